@@ -1,0 +1,31 @@
+#pragma once
+
+// The file formats this library knows, and how it tells them apart.
+
+#include <cstdint>
+#include <string_view>
+
+namespace weightstore {
+
+class ByteSource;
+
+enum class Format : std::uint8_t {
+  kUnknown,
+  kSafetensors,
+  kSafetensorsIndex,  // model.safetensors.index.json: a set of SafeTensors shards
+  kBurnpack,
+};
+
+// "safetensors", "safetensors index", "burnpack" or "unknown".
+std::string_view to_string(Format format);
+
+// Decides by content and structure, never by the name or the first four bytes alone. Reads a few hundred bytes at each
+// end of `source`. Throws Error(kUnsupported), naming what the content looks like (a Git LFS pointer, an HTML page, a
+// pickle, a ZIP archive, ...), when it is none of the formats above.
+Format detect_format(const ByteSource& source);
+
+// The format a file name asks for when writing: ".safetensors" or ".bpk" (any letter case). Throws
+// Error(kInvalidArgument) for any other ending.
+Format format_of_name(std::string_view file_name);
+
+}  // namespace weightstore

@@ -1,0 +1,116 @@
+#pragma once
+
+// Reads tensors from a file, a set of shards, or memory.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "weightstore/byte_source.h"
+#include "weightstore/format.h"
+#include "weightstore/progress.h"
+#include "weightstore/tensor.h"
+
+namespace weightstore {
+
+// What a header may ask of us. The defaults are the formats' own limits, except for the rank, which they leave open.
+struct Limits {
+  std::uint64_t rank = 65'536;  // dimensions of one tensor
+  std::uint64_t safetensors_header_bytes = 100'000'000;
+  std::uint64_t safetensors_index_bytes = 10u << 20;
+  std::uint64_t burnpack_metadata_bytes = 100u << 20;
+  std::uint64_t burnpack_tensors = 100'000;
+  std::uint64_t burnpack_tensor_bytes = std::uint64_t{10} << 30;
+  std::uint64_t burnpack_file_bytes = std::uint64_t{100} << 30;
+};
+
+// When the checksums that a file carries are compared with its bytes.
+enum class Verify : std::uint8_t {
+  kOff,
+  kLazy,  // each tensor when it is first read or viewed; tensors without a checksum pass
+  kFull,  // all of them when the file is opened; a file without checksums is refused
+};
+
+// Whether bulk reads go around the page cache.
+enum class DirectIo : std::uint8_t {
+  kAuto,   // for ranges that are not in the page cache, where the file system can
+  kNever,
+};
+
+struct ReadOptions {
+  // Map the file, so that views cost nothing. Without it every read is a pread(2): slower, but a file that shrinks
+  // under us is an Error where touching a mapping of it would kill the process with SIGBUS.
+  bool map = true;
+  Verify verify = Verify::kOff;
+  DirectIo direct = DirectIo::kAuto;
+  unsigned threads = 0;  // for bulk reads; 0: as many as the machine gains from
+  Limits limits;
+};
+
+// One dimension of a strided selection: `count` elements from `start`, `step` apart (any sign but 0).
+struct SliceDim {
+  std::uint64_t start = 0;
+  std::int64_t step = 1;
+  std::uint64_t count = 0;
+};
+
+// Immutable and thread-safe. Cheap to copy: copies share the open file and the parsed header.
+class Reader {
+ public:
+  // Opens a SafeTensors or Burnpack file, or the index of a set of SafeTensors shards. Reads headers only. Throws Error
+  // with the path: kIo, kUnsupported (another kind of file), kCorrupt, kLimit.
+  static Reader open(const std::filesystem::path& path, const ReadOptions& options = {});
+
+  // The same over any source. An index cannot be opened this way.
+  static Reader open(std::shared_ptr<const ByteSource> source, const ReadOptions& options = {});
+
+  // Static data, such as a file linked into the program: views point into it and it is never copied or freed.
+  static Reader from_static(ConstBytes bytes, const ReadOptions& options = {});
+
+  Format format() const;
+  const TensorTable& table() const;
+
+  // The tensor's bytes without a copy, kept alive by the view whatever happens to the Reader; nullopt when the source
+  // is not in memory or mapped.
+  std::optional<SharedBytes> view(std::size_t tensor) const;
+
+  // Copy-on-write memory over the same bytes: may be written to, the file stays as it is. Views of one Reader share
+  // their changes. nullopt when the source cannot do that.
+  std::optional<SharedMutableBytes> private_view(std::size_t tensor) const;
+
+  // Copies a whole tensor; `out` must have its size.
+  void read(std::size_t tensor, MutableBytes out) const;
+  // Copies `out.size()` bytes from byte `offset` of a tensor.
+  void read_range(std::size_t tensor, std::uint64_t offset, MutableBytes out) const;
+  // Copies a strided selection in row-major order, reading little more than it needs. `dims` has one entry a dimension;
+  // `out` has the size of the selection. A last dimension of elements smaller than a byte must be taken whole.
+  void read_slice(std::size_t tensor, std::span<const SliceDim> dims, MutableBytes out) const;
+
+  struct Request {
+    std::size_t tensor;
+    MutableBytes out;  // of the tensor's size
+  };
+  // Copies many tensors with several threads. On error the contents of the outputs are undefined.
+  void read_many(std::span<const Request> requests, const Progress& progress = {}) const;
+
+  // Copies tensors into new, 64-byte aligned memory that is independent of the file. Small tensors share an allocation
+  // (64 MiB at most), which lives as long as any of them.
+  std::vector<SharedMutableBytes> load(std::span<const std::size_t> tensors, const Progress& progress = {}) const;
+
+  // Compares every checksum the file carries with its bytes; returns how many there were. Throws Error(kCorrupt) naming
+  // the first tensor that differs.
+  std::size_t verify_all(const Progress& progress = {}) const;
+
+ private:
+  struct State;
+  explicit Reader(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  static Reader finish_open(std::shared_ptr<State> state);
+
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace weightstore

@@ -1,0 +1,51 @@
+#pragma once
+
+// User metadata: text to text.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weightstore {
+
+// Few words an entry and one arena for all text, so that a hostile header cannot make it much larger than itself.
+// Iterates in the order of additions until sort().
+class TextMap {
+ public:
+  // Appends; the caller keeps keys unique (duplicate() helps). Throws Error(kLimit) beyond 4 GiB of text.
+  void add(std::string_view key, std::string_view value);
+  // Room for this much, so that add() does not grow by doubling.
+  void reserve(std::size_t entries, std::size_t text_bytes) {
+    entries_.reserve(entries);
+    text_.reserve(text_bytes);
+  }
+
+  std::size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  std::string_view key(std::size_t i) const { return slice(entries_[i].key_offset, entries_[i].key_length); }
+  std::string_view value(std::size_t i) const { return slice(entries_[i].value_offset, entries_[i].value_length); }
+  std::optional<std::string_view> find(std::string_view key) const;
+
+  // Ascending by the keys' bytes.
+  void sort();
+  // After sort(): the index of a key that equals the one before it, or size() when all differ.
+  std::size_t duplicate() const;
+
+ private:
+  struct Entry {
+    std::uint32_t key_offset;
+    std::uint32_t key_length;
+    std::uint32_t value_offset;
+    std::uint32_t value_length;
+  };
+  std::string_view slice(std::uint32_t offset, std::uint32_t length) const {
+    return std::string_view(text_).substr(offset, length);
+  }
+
+  std::string text_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace weightstore

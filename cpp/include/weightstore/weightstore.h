@@ -1,0 +1,16 @@
+#pragma once
+
+// Everything a program needs to read and write weights.
+
+#include "weightstore/byte_producer.h"
+#include "weightstore/byte_source.h"
+#include "weightstore/checksum.h"
+#include "weightstore/dtype.h"
+#include "weightstore/error.h"
+#include "weightstore/format.h"
+#include "weightstore/progress.h"
+#include "weightstore/reader.h"
+#include "weightstore/tensor.h"
+#include "weightstore/value.h"
+#include "weightstore/version.h"
+#include "weightstore/writer.h"

@@ -1,0 +1,93 @@
+#pragma once
+
+// Writes tensors to a file, a set of shards, or memory.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weightstore/byte_producer.h"
+#include "weightstore/format.h"
+#include "weightstore/progress.h"
+#include "weightstore/tensor.h"
+
+namespace weightstore {
+
+namespace io {
+class FileOps;
+}
+
+// Which Burn releases shall read a Burnpack file: booleans changed in 0.21, quantization schemes in 0.22. Files with
+// neither are the same under all three.
+enum class BurnCompat : std::uint8_t { k020, k021, k022 };
+
+// The order of tensors in a SafeTensors file.
+enum class TensorOrder : std::uint8_t {
+  kCanonical,  // as the reference writes them: by type, then name; every tensor is naturally aligned
+  kAsAdded,
+};
+
+struct WriteOptions {
+  bool durable = true;     // sync file and directory: what was written survives a power failure once we return
+  bool overwrite = true;   // false: Error(kConflict) when the target exists, also when it appears meanwhile
+  bool checksums = false;  // keep a crc32c of every tensor in the metadata, computed while writing
+  BurnCompat burn_compat = BurnCompat::k020;
+  TensorOrder order = TensorOrder::kCanonical;
+  Progress progress;
+  io::FileOps* file_ops = nullptr;  // the operating system unless a test puts another in its place
+};
+
+struct NewTensor {
+  std::string name;
+  DType dtype = DType::kU8;
+  Shape shape;
+  std::shared_ptr<ByteProducer> bytes;
+  std::optional<std::uint64_t> param_id;     // Burnpack only
+  std::shared_ptr<const QuantScheme> quant;  // for kQFloat
+};
+
+// What shall be in a file. Collect with add() and set_metadata(), then write it as often as wanted (as long as the
+// producers can be filled again). Nothing is read from a producer before a write_...() call reaches it, and at most a
+// few blocks of it are in memory at a time. Thread-compatible.
+class Writer {
+ public:
+  void add(NewTensor tensor);
+  // Bytes that the caller keeps alive and unchanged until everything is written.
+  void add(std::string name, DType dtype, Shape shape, ConstBytes bytes);
+
+  void set_metadata(std::string_view key, std::string_view value);  // replaces an earlier value
+  void set_metadata(const TextMap& metadata);                       // replaces all; present even when empty
+  void set_scalar(std::string_view name, Scalar value);             // Burnpack only; replaces an earlier value
+  void set_scalars(ScalarMap scalars);                              // replaces all
+
+  // Writes the format that the path's ending names: `.safetensors` or `.bpk`. The file appears under its name only when
+  // it is whole; until then, and after an error, what was there stays. A symlink is followed to its target. Throws
+  // kInvalidArgument or kLimit before anything is written when the contents cannot be a valid file.
+  void write_file(const std::filesystem::path& path, const WriteOptions& options = {}) const;
+  void write_file(const std::filesystem::path& path, Format format, const WriteOptions& options = {}) const;
+
+  // The same bytes in memory.
+  std::vector<std::byte> write_bytes(Format format, const WriteOptions& options = {}) const;
+
+  // Writes SafeTensors shards of at most `max_shard_bytes` of data each (a larger tensor gets its own) beside
+  // `index_path`, which ends in ".safetensors.index.json": with base name "model" the shards are
+  // model-00001-of-00003.safetensors and so on. Tensors are taken in the order of addition. Metadata goes to the index.
+  // Returns the shards' names.
+  std::vector<std::string> write_shards(const std::filesystem::path& index_path, std::uint64_t max_shard_bytes,
+                                        const WriteOptions& options = {}) const;
+
+  const std::vector<NewTensor>& tensors() const { return tensors_; }
+  const std::optional<TextMap>& metadata() const { return metadata_; }
+  const ScalarMap& scalars() const { return scalars_; }
+
+ private:
+  std::vector<NewTensor> tensors_;
+  std::optional<TextMap> metadata_;
+  ScalarMap scalars_;
+};
+
+}  // namespace weightstore

@@ -1,0 +1,84 @@
+#include "checksum_table.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <numeric>
+
+#include "codec/json.h"
+#include "weightstore/checksum.h"
+#include "weightstore/error.h"
+
+namespace weightstore {
+namespace {
+
+std::string hex8(std::uint32_t n) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text(8, '0');
+  for (std::size_t i = 8; i-- > 0; n >>= 4) text[i] = kDigits[n & 15];
+  return text;
+}
+
+}  // namespace
+
+ChecksumTable::ChecksumTable(std::size_t tensors) : entries_(std::make_unique<Entry[]>(tensors)) {}
+
+void ChecksumTable::add(std::string_view entry, const TensorTable& table) try {
+  JsonCursor cursor(entry);
+  std::string name_scratch;
+  std::string scratch;
+  std::string_view name;
+  cursor.begin_object();
+  while (cursor.next_key(name, name_scratch)) {
+    const std::string_view digits = cursor.read_string(scratch);
+    std::uint32_t crc = 0;
+    const auto result = std::from_chars(digits.begin(), digits.end(), crc, 16);
+    if (digits.size() != 8 || result.ec != std::errc() || result.ptr != digits.end()) {
+      cursor.fail("expected eight hexadecimal digits, found '" + std::string(digits) + "'");
+    }
+    const auto tensor = table.find(name);
+    if (!tensor) continue;
+    Entry& known = entries_[*tensor];
+    if (known.present) cursor.fail("duplicate checksum of tensor '" + std::string(name) + "'");
+    known.crc = crc;
+    known.present = true;
+    ++count_;
+  }
+  cursor.expect_end();
+} catch (const Error& error) {
+  throw Error(ErrorCode::kCorrupt, std::string("metadata entry '") + kChecksumKey + "': " + error.what());
+}
+
+std::optional<std::uint32_t> ChecksumTable::expected(std::size_t tensor) const {
+  if (!entries_[tensor].present) return std::nullopt;
+  return entries_[tensor].crc;
+}
+
+bool ChecksumTable::needs_check(std::size_t tensor) const {
+  return entries_[tensor].present && !entries_[tensor].checked.load(std::memory_order_relaxed);
+}
+
+void ChecksumTable::check(std::size_t tensor, std::uint32_t found) const {
+  Entry& entry = entries_[tensor];
+  if (found != entry.crc) {
+    throw Error(ErrorCode::kCorrupt, "its bytes have the checksum " + hex8(found) + ", the file says " + hex8(entry.crc) +
+                                         "; the file was damaged, or changed by a tool that keeps metadata as it is");
+  }
+  entry.checked.store(true, std::memory_order_relaxed);
+}
+
+std::string checksum_entry(std::span<const std::string_view> names, std::span<const std::uint32_t> crcs) {
+  std::vector<std::size_t> order(names.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return names[a] < names[b]; });
+  std::string json = "{";
+  for (const std::size_t i : order) {
+    if (json.size() > 1) json.push_back(',');
+    append_json_string(json, names[i]);
+    json += ":\"" + hex8(crcs[i]) + '"';
+  }
+  json.push_back('}');
+  return json;
+}
+
+}  // namespace weightstore

@@ -1,0 +1,48 @@
+#pragma once
+
+// The checksums a file carries about its tensors: one metadata entry of JSON text, name to eight hexadecimal digits.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weightstore/tensor.h"
+
+namespace weightstore {
+
+// Built while a file is opened; from then on thread-safe. It remembers which tensors were found right, so that each is
+// checked once.
+class ChecksumTable {
+ public:
+  explicit ChecksumTable(std::size_t tensors);
+
+  // Takes the entry's text. Names that the table does not have are passed over: a tool that dropped a tensor need not
+  // know of us. Throws Error(kCorrupt) when it is not what we write.
+  void add(std::string_view entry, const TensorTable& table);
+
+  std::size_t count() const { return count_; }
+  std::optional<std::uint32_t> expected(std::size_t tensor) const;
+  bool needs_check(std::size_t tensor) const;
+
+  // Compares and remembers. Throws Error(kCorrupt) naming both values.
+  void check(std::size_t tensor, std::uint32_t found) const;
+
+ private:
+  struct Entry {
+    std::uint32_t crc = 0;
+    bool present = false;
+    std::atomic<bool> checked{false};
+  };
+  std::unique_ptr<Entry[]> entries_;
+  std::size_t count_ = 0;
+};
+
+// The entry's text for tensors with these names and checksums, sorted by name.
+std::string checksum_entry(std::span<const std::string_view> names, std::span<const std::uint32_t> crcs);
+
+}  // namespace weightstore

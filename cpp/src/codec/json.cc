@@ -1,0 +1,390 @@
+#include "codec/json.h"
+
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <unordered_set>
+#include <utility>
+
+#include "codec/utf8.h"
+#include "weightstore/error.h"
+
+namespace weightstore {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+std::string describe(char c) {
+  if (c >= 0x20 && c < 0x7F) return std::string("'") + c + "'";
+  std::string text = "byte 0x00";
+  constexpr std::string_view kHex = "0123456789abcdef";
+  text[text.size() - 2] = kHex[static_cast<unsigned char>(c) >> 4];
+  text[text.size() - 1] = kHex[static_cast<unsigned char>(c) & 15];
+  return text;
+}
+
+// Eight bytes at a time: the high bit of each byte of the result is set where `word` has a quote, a backslash or a
+// control character. Bytes behind the first hit may be wrong (borrows), so only the lowest one counts.
+std::uint64_t string_stops(std::uint64_t word) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101u;
+  constexpr std::uint64_t kHighs = 0x8080808080808080u;
+  const std::uint64_t quote = word ^ (kOnes * '"');
+  const std::uint64_t slash = word ^ (kOnes * '\\');
+  return (((quote - kOnes) & ~quote) | ((slash - kOnes) & ~slash) | ((word - kOnes * 0x20) & ~word)) & kHighs;
+}
+
+// Decimal exponent of the leading digit of a well-formed number: 0 for "7", 2 for "123", -3 for "0.004". Saturates.
+std::int64_t leading_exponent(std::string_view number) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+  std::size_t i = number.front() == '-' ? 1 : 0;
+  std::int64_t exponent = -1;
+  bool significant = false;
+  bool fraction = false;
+  for (; i < number.size() && number[i] != 'e' && number[i] != 'E'; ++i) {
+    if (number[i] == '.') {
+      fraction = true;
+      continue;
+    }
+    if (!significant && number[i] != '0') {
+      significant = true;
+      if (fraction) continue;
+      exponent = 0;
+      continue;
+    }
+    if (significant && !fraction) ++exponent;
+    if (!significant && fraction) --exponent;
+  }
+  if (!significant) return -kHuge;
+  if (i == number.size()) return exponent;
+  ++i;
+  const bool negative = number[i] == '-';
+  if (number[i] == '-' || number[i] == '+') ++i;
+  std::int64_t power = 0;
+  for (; i < number.size(); ++i) power = power > kHuge ? kHuge : power * 10 + (number[i] - '0');
+  return negative ? exponent - power : exponent + power;
+}
+
+}  // namespace
+
+void JsonCursor::fail_at(std::size_t offset, const std::string& what) const {
+  throw Error(ErrorCode::kCorrupt, "invalid JSON: " + what).at_offset(offset).known_as("invalid JSON in header: " + what);
+}
+
+void JsonCursor::fail_expected(const char* what) const {
+  const std::string found = at_ == text_.size() ? "the end of the text" : describe(text_[at_]);
+  fail(std::string("expected ") + what + ", found " + found);
+}
+
+void JsonCursor::enter(char open, const char* what) {
+  expect(open, what);
+  if (++depth_ > kMaxDepth) fail_at(at_ - 1, "nested deeper than " + std::to_string(kMaxDepth) + " levels");
+  first_ = true;
+}
+
+void JsonCursor::begin_object() { enter('{', "an object"); }
+
+void JsonCursor::begin_array() { enter('[', "an array"); }
+
+bool JsonCursor::next_key(std::string_view& key, std::string& scratch) {
+  const char c = peek();
+  if (c == '}') {
+    ++at_;
+    --depth_;
+    first_ = false;
+    return false;
+  }
+  if (!first_) expect(',', "',' or '}'");
+  first_ = false;
+  if (peek() != '"') fail("expected a key in double quotes");
+  key = read_string(scratch);
+  expect(':', "':'");
+  return true;
+}
+
+bool JsonCursor::next_element() {
+  const char c = peek();
+  if (c == ']') {
+    ++at_;
+    --depth_;
+    first_ = false;
+    return false;
+  }
+  if (!first_) expect(',', "',' or ']'");
+  first_ = false;
+  return true;
+}
+
+std::string_view JsonCursor::string_body(bool& escaped) {
+  expect('"', "a string");
+  const std::size_t begin = at_;
+  escaped = false;
+  bool ascii = true;
+  for (;;) {
+    while (text_.size() - at_ >= 8) {
+      std::uint64_t word;
+      std::memcpy(&word, text_.data() + at_, sizeof(word));
+      const std::uint64_t stops = std::endian::native == std::endian::little ? string_stops(word) : ~std::uint64_t{0};
+      if (stops != 0) {
+        const auto clean = static_cast<std::size_t>(std::countr_zero(stops) / 8);
+        if (clean > 0 && (word & (0x8080808080808080u >> (8 * (8 - clean)))) != 0) ascii = false;
+        at_ += std::endian::native == std::endian::little ? clean : 0;
+        break;
+      }
+      if ((word & 0x8080808080808080u) != 0) ascii = false;
+      at_ += 8;
+    }
+    if (at_ == text_.size()) fail("the text ends inside a string");
+    const char c = text_[at_];
+    if (c == '"') break;
+    if (static_cast<unsigned char>(c) < 0x20) fail("control character " + describe(c) + " inside a string");
+    if (c == '\\') {
+      escaped = true;
+      if (++at_ == text_.size()) fail("the text ends inside a string");
+    }
+    if (static_cast<unsigned char>(text_[at_]) >= 0x80) ascii = false;
+    ++at_;
+  }
+  const std::string_view body = text_.substr(begin, at_ - begin);
+  ++at_;
+  if (!ascii) {
+    const std::size_t valid = valid_utf8_prefix(body);
+    if (valid != body.size()) {
+      throw Error(ErrorCode::kCorrupt, "invalid UTF-8: " + describe(body[valid]) + " inside a string")
+          .at_offset(begin + valid)
+          .known_as("invalid UTF-8 in header: invalid utf-8 sequence from index " + std::to_string(begin + valid));
+    }
+  }
+  return body;
+}
+
+void JsonCursor::unescape(std::string_view body, std::size_t body_offset, std::string* out) const {
+  const auto hex4 = [&](std::size_t i) {
+    std::uint32_t unit = 0;
+    for (std::size_t k = i; k < i + 4; ++k) {
+      const char c = k < body.size() ? body[k] : '\0';
+      const int digit = is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+      if (digit < 0) fail_at(body_offset + i, "\\u needs four hexadecimal digits");
+      unit = unit * 16 + static_cast<std::uint32_t>(digit);
+    }
+    return unit;
+  };
+  const auto put = [out](char c) {
+    if (out != nullptr) out->push_back(c);
+  };
+  std::size_t i = 0;
+  while (i < body.size()) {
+    if (body[i] != '\\') {
+      put(body[i++]);
+      continue;
+    }
+    const std::size_t start = i;
+    const char c = body[i + 1];
+    i += 2;
+    constexpr std::string_view kFrom = "\"\\/bfnrt";
+    constexpr std::string_view kTo = "\"\\/\b\f\n\r\t";
+    if (const std::size_t k = kFrom.find(c); k != std::string_view::npos) {
+      put(kTo[k]);
+      continue;
+    }
+    if (c != 'u') fail_at(body_offset + start, "unknown escape \\" + describe(c));
+    std::uint32_t code_point = hex4(i);
+    i += 4;
+    if (code_point >= 0xDC00 && code_point < 0xE000) fail_at(body_offset + start, "lone low surrogate");
+    if (code_point >= 0xD800 && code_point < 0xDC00) {
+      if (i + 6 > body.size() || body[i] != '\\' || body[i + 1] != 'u') {
+        fail_at(body_offset + start, "lone high surrogate");
+      }
+      const std::uint32_t low = hex4(i + 2);
+      if (low < 0xDC00 || low >= 0xE000) fail_at(body_offset + start, "lone high surrogate");
+      code_point = 0x10000 + ((code_point - 0xD800) << 10) + (low - 0xDC00);
+      i += 6;
+    }
+    if (out != nullptr) append_utf8(*out, code_point);
+  }
+}
+
+std::string_view JsonCursor::read_string(std::string& scratch) {
+  bool escaped;
+  const std::string_view body = string_body(escaped);
+  if (!escaped) return body;
+  scratch.clear();
+  unescape(body, at_ - 1 - body.size(), &scratch);
+  return scratch;
+}
+
+std::uint64_t JsonCursor::read_uint() {
+  const char c = peek();
+  if (!is_digit(c)) fail("expected a non-negative integer");
+  const std::size_t begin = at_;
+  std::uint64_t n = 0;
+  for (; at_ < text_.size() && is_digit(text_[at_]); ++at_) {
+    const auto digit = static_cast<std::uint64_t>(text_[at_] - '0');
+    if (__builtin_mul_overflow(n, std::uint64_t{10}, &n) || __builtin_add_overflow(n, digit, &n)) {
+      fail_at(begin, "integer above 2^64 - 1");
+    }
+  }
+  if (c == '0' && at_ - begin > 1) fail_at(begin, "integer with a leading zero");
+  if (at_ < text_.size() && (text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E')) {
+    fail_at(begin, "expected an integer, found a number with a fraction or exponent");
+  }
+  return n;
+}
+
+void JsonCursor::literal(std::string_view word) {
+  if (text_.substr(at_, word.size()) != word) fail("expected a value");
+  at_ += word.size();
+}
+
+bool JsonCursor::consume_null() {
+  if (peek() != 'n') return false;
+  literal("null");
+  return true;
+}
+
+std::string_view JsonCursor::number_text() {
+  const std::size_t begin = at_;
+  const auto digits = [&] {
+    const std::size_t first = at_;
+    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+    if (at_ == first) fail("expected a digit");
+    return at_ - first;
+  };
+  if (text_[at_] == '-') ++at_;
+  const bool zero = at_ < text_.size() && text_[at_] == '0';
+  if (digits() > 1 && zero) fail_at(begin, "number with a leading zero");
+  if (at_ < text_.size() && text_[at_] == '.') {
+    ++at_;
+    digits();
+  }
+  if (at_ < text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
+    ++at_;
+    if (at_ < text_.size() && (text_[at_] == '-' || text_[at_] == '+')) ++at_;
+    digits();
+  }
+  const std::string_view number = text_.substr(begin, at_ - begin);
+  // 308 is the exponent of the largest double; whether a number with that exponent still fits is decided by parsing it.
+  const std::int64_t exponent = leading_exponent(number);
+  if (exponent > 308) fail_at(begin, "number out of range");
+  if (exponent == 308) {
+    double ignored;
+    if (std::from_chars(number.begin(), number.end(), ignored).ec != std::errc()) fail_at(begin, "number out of range");
+  }
+  return number;
+}
+
+Value JsonCursor::number_value(std::string_view number) const {
+  if (number.find_first_of(".eE") == std::string_view::npos) {
+    std::int64_t i;
+    if (std::from_chars(number.begin(), number.end(), i).ec == std::errc()) return Value(i);
+    std::uint64_t u;
+    if (std::from_chars(number.begin(), number.end(), u).ec == std::errc()) return Value(u);
+  }
+  double d = 0;
+  const auto result = std::from_chars(number.begin(), number.end(), d);
+  // number_text() has refused what is too large, so this is too small.
+  if (result.ec == std::errc::result_out_of_range) d = number.front() == '-' ? -0.0 : 0.0;
+  return Value(d);
+}
+
+std::string_view JsonCursor::skip_value() {
+  const char first = peek();
+  const std::size_t begin = at_;
+  // An explicit stack of what is open, one bit each, so that depth costs no call frames.
+  std::array<bool, kMaxDepth + 1> is_object{};
+  const int bottom = depth_;
+  std::string scratch;
+  std::string_view key;
+  bool escaped;
+  char c = first;
+  for (;;) {
+    switch (c) {
+      case '{':
+        begin_object();
+        is_object[static_cast<std::size_t>(depth_)] = true;
+        break;
+      case '[':
+        begin_array();
+        is_object[static_cast<std::size_t>(depth_)] = false;
+        break;
+      case '"': {
+        const std::string_view body = string_body(escaped);
+        if (escaped) unescape(body, at_ - 1 - body.size(), nullptr);
+        break;
+      }
+      case 't':
+        literal("true");
+        break;
+      case 'f':
+        literal("false");
+        break;
+      case 'n':
+        literal("null");
+        break;
+      case '\0':
+        if (at_ == text_.size()) fail("expected a value, found the end of the text");
+        [[fallthrough]];
+      default:
+        if (c != '-' && !is_digit(c)) fail("expected a value, found " + describe(c));
+        number_text();
+    }
+    while (depth_ > bottom) {
+      if (is_object[static_cast<std::size_t>(depth_)] ? next_key(key, scratch) : next_element()) break;
+    }
+    if (depth_ == bottom) break;
+    c = peek();
+  }
+  return text_.substr(begin, at_ - begin);
+}
+
+Value JsonCursor::read_value() {
+  std::string scratch;
+  switch (peek()) {
+    case '{': {
+      begin_object();
+      Value::Map map;
+      std::unordered_set<std::string> seen;
+      std::string_view key;
+      for (std::size_t at = at_; next_key(key, scratch); at = at_) {
+        if (!seen.emplace(key).second) fail_at(at, "duplicate key '" + std::string(key) + "'");
+        std::string name(key);
+        map.emplace_back(Value(std::move(name)), read_value());
+      }
+      return Value(std::move(map));
+    }
+    case '[': {
+      begin_array();
+      Value::List list;
+      while (next_element()) list.push_back(read_value());
+      return Value(std::move(list));
+    }
+    case '"':
+      return Value(std::string(read_string(scratch)));
+    case 't':
+      literal("true");
+      return Value(true);
+    case 'f':
+      literal("false");
+      return Value(false);
+    case 'n':
+      literal("null");
+      return Value();
+    default:
+      return number_value(skip_value());
+  }
+}
+
+void JsonCursor::expect_end() {
+  skip_space();
+  if (at_ != text_.size()) fail("expected the end of the text, found " + describe(text_[at_]));
+}
+
+Value json_decode(std::string_view text) {
+  JsonCursor cursor(text);
+  Value value = cursor.read_value();
+  cursor.expect_end();
+  return value;
+}
+
+}  // namespace weightstore

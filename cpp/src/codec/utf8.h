@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace weightstore {
+
+// Length of the longest prefix of `text` that is well-formed UTF-8 (no overlong forms, no surrogates, nothing above
+// U+10FFFF); text.size() when all of it is.
+std::size_t valid_utf8_prefix(std::string_view text);
+
+inline bool is_utf8(std::string_view text) { return valid_utf8_prefix(text) == text.size(); }
+
+// Appends the UTF-8 form of a code point, which must be a scalar value.
+void append_utf8(std::string& out, char32_t code_point);
+
+}  // namespace weightstore

@@ -1,0 +1,54 @@
+#include "weightstore/dtype.h"
+
+#include <array>
+
+namespace weightstore {
+namespace {
+
+struct Traits {
+  std::string_view name;
+  unsigned bits;
+};
+
+// In the order of the enumeration.
+constexpr std::array<Traits, kDTypeCount> kTraits = {{
+    {"BOOL", 8},        {"F4", 4},          {"F6_E2M3", 6},  {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+    {"F8_E5M2", 8},     {"F8_E4M3", 8},     {"F8_E8M0", 8},  {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+    {"U16", 16},        {"F16", 16},        {"BF16", 16},    {"I32", 32},        {"U32", 32},        {"F32", 32},
+    {"C64", 64},        {"F64", 64},        {"I64", 64},     {"U64", 64},        {"Flex32", 32},     {"BoolU8", 8},
+    {"BoolU32", 32},    {"QFloat", 0},
+}};
+
+}  // namespace
+
+unsigned bits_of(DType dtype) { return kTraits[static_cast<std::size_t>(dtype)].bits; }
+
+std::string_view name_of(DType dtype) { return kTraits[static_cast<std::size_t>(dtype)].name; }
+
+std::optional<DType> dtype_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kTraits.size(); ++i) {
+    if (kTraits[i].name == name) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
+bool in_safetensors(DType dtype) { return dtype <= DType::kU64; }
+
+bool in_burnpack(DType dtype) {
+  switch (dtype) {
+    case DType::kF4:
+    case DType::kF6_E2M3:
+    case DType::kF6_E3M2:
+    case DType::kF8_E5M2:
+    case DType::kF8_E4M3:
+    case DType::kF8_E8M0:
+    case DType::kF8_E4M3FNUZ:
+    case DType::kF8_E5M2FNUZ:
+    case DType::kC64:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace weightstore

@@ -1,0 +1,106 @@
+#include "shard_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "codec/json.h"
+#include "io/file_source.h"
+#include "weightstore/checksum.h"
+#include "weightstore/error.h"
+#include "weightstore/safetensors.h"
+
+namespace weightstore {
+namespace {
+
+std::string read_text(const ByteSource& source, std::uint64_t limit) {
+  if (source.size() > limit) {
+    throw Error(ErrorCode::kLimit, "the index has " + std::to_string(source.size()) + " bytes, the limit is " +
+                                       std::to_string(limit));
+  }
+  std::string text(static_cast<std::size_t>(source.size()), '\0');
+  source.read_at(0, {reinterpret_cast<std::byte*>(text.data()), text.size()});
+  return text;
+}
+
+// The index's metadata as text: strings as they are, everything else as its JSON.
+TextMap metadata_of(std::string_view json) {
+  TextMap metadata;
+  JsonCursor cursor(json);
+  std::string key_scratch;
+  std::string scratch;
+  std::string_view key;
+  cursor.begin_object();
+  while (cursor.next_key(key, key_scratch)) {
+    metadata.add(key, cursor.peek() == '"' ? cursor.read_string(scratch) : cursor.skip_value());
+  }
+  metadata.sort();
+  if (const std::size_t i = metadata.duplicate(); i < metadata.size()) {
+    cursor.fail("duplicate metadata key '" + std::string(metadata.key(i)) + "'");
+  }
+  return metadata;
+}
+
+std::vector<std::string_view> shard_names(const TextMap& weight_map) {
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < weight_map.size(); ++i) {
+    if (names.empty() || names.back() != weight_map.value(i)) names.push_back(weight_map.value(i));
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+// Every tensor of the index is where it says.
+void check_index(const TextMap& weight_map, const TensorTable& table, const std::vector<std::string_view>& shards) {
+  for (std::size_t i = 0; i < weight_map.size(); ++i) {
+    const auto found = table.find(weight_map.key(i));
+    const std::string shard(weight_map.value(i));
+    if (!found) {
+      throw Error(ErrorCode::kCorrupt, "the index maps it to '" + shard + "', which does not hold it")
+          .in_tensor(weight_map.key(i));
+    }
+    if (const std::string_view actual = shards[table.source_of(*found)]; actual != shard) {
+      throw Error(ErrorCode::kCorrupt, "the index maps it to '" + shard + "', but it is in '" + std::string(actual) + "'")
+          .in_tensor(weight_map.key(i));
+    }
+  }
+  if (table.size() == weight_map.size()) return;
+  const std::vector<std::uint32_t> by_name = table.by_name();
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    // Both are sorted by name, so the first difference is the tensor that the index lacks.
+    const std::size_t tensor = by_name[i];
+    if (i == weight_map.size() || weight_map.key(i) != table.name(tensor)) {
+      throw Error(ErrorCode::kCorrupt,
+                  "shard '" + std::string(shards[table.source_of(tensor)]) + "' holds it, but the index does not name it")
+          .in_tensor(table.name(tensor));
+    }
+  }
+}
+
+}  // namespace
+
+ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& index, const ReadOptions& options) {
+  const std::string text = read_text(index, options.limits.safetensors_index_bytes);
+  const safetensors::ShardIndex parsed = safetensors::parse_index(text);
+  const std::vector<std::string_view> shards = shard_names(parsed.weight_map);
+
+  ShardSet set;
+  for (const std::string_view shard : shards) {
+    const std::filesystem::path path = index_path.parent_path() / shard;
+    try {
+      TensorTable table =
+          safetensors::read_table(io::open_file(path, options.map, io::system_file_ops()), options.limits);
+      set.table.append(table);
+      if (const auto entry = table.metadata().find(kChecksumKey)) set.checksum_entries.emplace_back(*entry);
+    } catch (Error& error) {
+      error.in_file(path.string());
+      throw;
+    }
+  }
+  set.table.set_metadata(metadata_of(parsed.metadata_json));
+  set.table.finish();
+  check_index(parsed.weight_map, set.table, shards);
+  return set;
+}
+
+}  // namespace weightstore
