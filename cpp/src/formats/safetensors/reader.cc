@@ -1,0 +1,238 @@
+// docs/formats.md, "SafeTensors". Strict: the header is one JSON object, the tensors tile the data section without hole or
+// overlap, and nothing follows them.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codec/checked.h"
+#include "codec/json.h"
+#include "formats/safetensors/header.h"
+#include "weightstore/error.h"
+#include "weightstore/safetensors.h"
+
+namespace weightstore::safetensors {
+namespace {
+
+Error corrupt(const std::string& message, const char* reference_text) {
+  return Error(ErrorCode::kCorrupt, message).known_as(reference_text);
+}
+
+std::string bytes_text(std::uint64_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
+
+// The header's bytes, copied once and never read again: a file that changes under us cannot change what was checked.
+struct HeaderText {
+  std::unique_ptr<char[]> bytes;
+  std::size_t size = 0;
+  std::uint64_t data_begin = 0;
+};
+
+HeaderText read_header(const ByteSource& source, const Limits& limits) {
+  if (source.size() < kLengthBytes) {
+    throw corrupt("the file has " + bytes_text(source.size()) + "; a SafeTensors file begins with an 8-byte length",
+                  "header too small");
+  }
+  std::array<std::byte, kLengthBytes> prefix;
+  source.read_at(0, prefix);
+  std::uint64_t length = 0;
+  for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<std::uint8_t>(prefix[i]);
+  if (length > limits.safetensors_header_bytes) {
+    throw Error(ErrorCode::kLimit, "the header claims " + bytes_text(length) + ", the limit is " +
+                                       std::to_string(limits.safetensors_header_bytes))
+        .at_offset(0)
+        .known_as("header too large");
+  }
+  if (length > source.size() - kLengthBytes) {
+    throw corrupt("the header claims " + bytes_text(length) + ", but only " +
+                      std::to_string(source.size() - kLengthBytes) + " follow; the file is cut short or not SafeTensors",
+                  "invalid header length")
+        .at_offset(0);
+  }
+  HeaderText header;
+  header.size = static_cast<std::size_t>(length);
+  header.bytes = std::make_unique_for_overwrite<char[]>(header.size);
+  header.data_begin = kLengthBytes + length;
+  source.read_at(kLengthBytes, {reinterpret_cast<std::byte*>(header.bytes.get()), header.size});
+  return header;
+}
+
+class HeaderParser {
+ public:
+  HeaderParser(const HeaderText& header, std::uint64_t file_size, const Limits& limits, TensorTable& table)
+      : cursor_({header.bytes.get(), header.size}),
+        data_begin_(header.data_begin),
+        data_size_(file_size - header.data_begin),
+        max_rank_(limits.rank),
+        table_(table) {}
+
+  void parse() {
+    cursor_.begin_object();
+    std::string_view name;
+    bool metadata_seen = false;
+    while (cursor_.next_key(name, name_scratch_)) {
+      if (name != kMetadataKey) {
+        parse_tensor(name);
+      } else if (std::exchange(metadata_seen, true)) {
+        cursor_.fail("duplicate key '__metadata__'");
+      } else if (!cursor_.consume_null()) {
+        parse_metadata();
+      }
+    }
+    cursor_.expect_end();
+  }
+
+ private:
+  void parse_metadata() {
+    TextMap metadata;
+    cursor_.begin_object();
+    std::string_view key;
+    while (cursor_.next_key(key, name_scratch_)) {
+      if (cursor_.peek() != '"') cursor_.fail("metadata '" + std::string(key) + "' is not a string");
+      metadata.add(key, cursor_.read_string(scratch_));
+    }
+    metadata.sort();
+    if (const std::size_t i = metadata.duplicate(); i < metadata.size()) {
+      cursor_.fail("duplicate metadata key '" + std::string(metadata.key(i)) + "'");
+    }
+    table_.set_metadata(std::move(metadata));
+  }
+
+  void parse_tensor(std::string_view name) try {
+    TensorTable::NewTensor tensor;
+    tensor.name = name;
+    bool has_dtype = false;
+    bool has_shape = false;
+    bool has_offsets = false;
+    cursor_.begin_object();
+    std::string_view field;
+    while (cursor_.next_key(field, scratch_)) {
+      if (field == "dtype") {
+        if (std::exchange(has_dtype, true)) cursor_.fail("duplicate field `dtype`");
+        tensor.dtype = parse_dtype();
+      } else if (field == "shape") {
+        if (std::exchange(has_shape, true)) cursor_.fail("duplicate field `shape`");
+        parse_shape();
+      } else if (field == "data_offsets") {
+        if (std::exchange(has_offsets, true)) cursor_.fail("duplicate field `data_offsets`");
+        parse_offsets(tensor);
+      } else {
+        cursor_.skip_value();
+      }
+    }
+    if (!has_dtype) cursor_.fail("missing field `dtype`");
+    if (!has_shape) cursor_.fail("missing field `shape`");
+    if (!has_offsets) cursor_.fail("missing field `data_offsets`");
+    tensor.shape = shape_;
+    check_size(tensor);
+    // In bounds, so that no sum below can overflow; that the ranges tile the section is checked when all are known.
+    if (!range_within(tensor.begin, tensor.end, data_size_)) {
+      throw Error(ErrorCode::kCorrupt, "data_offsets [" + std::to_string(tensor.begin) + ", " +
+                                           std::to_string(tensor.end) + ") are not a range in the data section of " +
+                                           bytes_text(data_size_))
+          .known_as(tensor.begin > tensor.end ? "invalid offset for tensor `" + std::string(name) + "`"
+                                              : "incomplete metadata, file not fully covered");
+    }
+    tensor.begin += data_begin_;
+    tensor.end += data_begin_;
+    table_.add(tensor);
+  } catch (Error& error) {
+    error.in_tensor(name);
+    throw;
+  }
+
+  DType parse_dtype() {
+    if (cursor_.peek() != '"') cursor_.fail("`dtype` is not a string");
+    const std::string_view text = cursor_.read_string(scratch_);
+    const auto dtype = dtype_from_name(text);
+    if (!dtype || !in_safetensors(*dtype)) cursor_.fail("unknown dtype '" + std::string(text) + "'");
+    return *dtype;
+  }
+
+  void parse_shape() {
+    shape_.clear();
+    cursor_.begin_array();
+    while (cursor_.next_element()) {
+      if (shape_.size() == max_rank_) {
+        throw Error(ErrorCode::kLimit, "more than " + std::to_string(max_rank_) + " dimensions")
+            .at_offset(cursor_.offset());
+      }
+      shape_.push_back(cursor_.read_uint());
+    }
+  }
+
+  void parse_offsets(TensorTable::NewTensor& tensor) {
+    cursor_.begin_array();
+    if (!cursor_.next_element()) cursor_.fail("`data_offsets` needs two integers");
+    tensor.begin = cursor_.read_uint();
+    if (!cursor_.next_element()) cursor_.fail("`data_offsets` needs two integers");
+    tensor.end = cursor_.read_uint();
+    if (cursor_.next_element()) cursor_.fail("`data_offsets` has more than two integers");
+  }
+
+  void check_size(const TensorTable::NewTensor& tensor) const {
+    const auto expected = contiguous_bytes(tensor.dtype, tensor.shape);
+    if (!expected) {
+      if (is_misaligned(tensor.dtype, tensor.shape)) {
+        throw corrupt("its elements of " + std::to_string(bits_of(tensor.dtype)) + " bits do not end on a whole byte",
+                      kMisalignedText);
+      }
+      throw corrupt("its size overflows 64 bits", "overflow computing buffer size from shape and/or element type");
+    }
+    if (tensor.begin <= tensor.end && tensor.end - tensor.begin != *expected) {
+      throw corrupt("shape and dtype need " + bytes_text(*expected) + ", data_offsets give " +
+                        std::to_string(tensor.end - tensor.begin),
+                    "invalid shape, data type, or offset for tensor");
+    }
+  }
+
+  JsonCursor cursor_;
+  std::uint64_t data_begin_;
+  std::uint64_t data_size_;
+  std::uint64_t max_rank_;
+  TensorTable& table_;
+  std::string name_scratch_;
+  std::string scratch_;
+  Shape shape_;
+};
+
+void check_coverage(const TensorTable& table, std::uint64_t data_begin, std::uint64_t file_size) {
+  std::uint64_t position = data_begin;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table.begin(i) != position) {
+      const std::string name(table.name(i));
+      throw Error(ErrorCode::kCorrupt, "begins at data offset " + std::to_string(table.begin(i) - data_begin) +
+                                           ", but the one before it ends at " + std::to_string(position - data_begin))
+          .in_tensor(name)
+          .known_as("invalid offset for tensor `" + name + "`");
+    }
+    position += table.nbytes(i);
+  }
+  if (position != file_size) {
+    throw corrupt("the tensors end at byte " + std::to_string(position) + ", the file at " + std::to_string(file_size),
+                  "incomplete metadata, file not fully covered");
+  }
+}
+
+}  // namespace
+
+TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits) try {
+  TensorTable table;
+  const HeaderText header = read_header(*source, limits);
+  const std::uint64_t file_size = source->size();
+  table.add_source(std::move(source));
+  table.reserve(header.size);
+  try {
+    HeaderParser(header, file_size, limits, table).parse();
+  } catch (Error& error) {
+    // Offsets in the header's text are given as offsets in the file.
+    throw error.shift_offset(kLengthBytes);
+  }
+  table.finish();
+  check_coverage(table, header.data_begin, file_size);
+  return table;
+} catch (Error& error) {
+  error.of_format(Format::kSafetensors);
+  throw;
+}
+
+}  // namespace weightstore::safetensors

@@ -1,0 +1,144 @@
+// Byte-identical to the reference for no or one metadata key; more keys are written in order, where the reference's order
+// is random.
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "codec/checked.h"
+#include "codec/json.h"
+#include "codec/utf8.h"
+#include "formats/safetensors/header.h"
+#include "weightstore/error.h"
+#include "weightstore/safetensors.h"
+
+namespace weightstore::safetensors {
+namespace {
+
+void check_tensor(const NewTensor& tensor) try {
+  if (!is_utf8(tensor.name)) throw Error(ErrorCode::kInvalidArgument, "the name is not UTF-8");
+  if (tensor.name == kMetadataKey) {
+    throw Error(ErrorCode::kInvalidArgument, "the name is reserved for the file's metadata; rename the tensor");
+  }
+  if (!in_safetensors(tensor.dtype)) {
+    throw Error(ErrorCode::kUnsupported,
+                "SafeTensors has no type for " + std::string(name_of(tensor.dtype)) + "; write Burnpack, or convert it");
+  }
+  const auto expected = contiguous_bytes(tensor.dtype, tensor.shape);
+  if (!expected && is_misaligned(tensor.dtype, tensor.shape)) {
+    throw Error(ErrorCode::kInvalidArgument, "its elements of " + std::to_string(bits_of(tensor.dtype)) +
+                                                 " bits do not end on a whole byte")
+        .known_as(kMisalignedText);
+  }
+  if (!expected) {
+    throw Error(ErrorCode::kInvalidArgument, "its size overflows 64 bits")
+        .known_as("overflow computing buffer size from shape and/or element type");
+  }
+  if (tensor.bytes->size() != *expected) {
+    throw Error(ErrorCode::kInvalidArgument, "shape and dtype need " + std::to_string(*expected) + " bytes, its data has " +
+                                                 std::to_string(tensor.bytes->size()));
+  }
+} catch (Error& error) {
+  error.in_tensor(tensor.name);
+  throw;
+}
+
+void check_contents(const Writer& contents) {
+  if (contents.scalars().size() > 0) {
+    throw Error(ErrorCode::kUnsupported, "SafeTensors has no scalars; write Burnpack, or keep them as metadata");
+  }
+  std::unordered_set<std::string_view> names;
+  for (const NewTensor& tensor : contents.tensors()) {
+    check_tensor(tensor);
+    if (!names.insert(tensor.name).second) {
+      throw Error(ErrorCode::kInvalidArgument, "the name is given twice").in_tensor(tensor.name);
+    }
+  }
+  if (!contents.metadata()) return;
+  for (std::size_t i = 0; i < contents.metadata()->size(); ++i) {
+    if (!is_utf8(contents.metadata()->key(i)) || !is_utf8(contents.metadata()->value(i))) {
+      throw Error(ErrorCode::kInvalidArgument, "metadata that is not UTF-8");
+    }
+  }
+}
+
+std::vector<std::size_t> order_of(const std::vector<NewTensor>& tensors, TensorOrder order) {
+  std::vector<std::size_t> numbers(tensors.size());
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  if (order == TensorOrder::kAsAdded) return numbers;
+  std::sort(numbers.begin(), numbers.end(), [&](std::size_t a, std::size_t b) {
+    if (tensors[a].dtype != tensors[b].dtype) return tensors[a].dtype > tensors[b].dtype;
+    return tensors[a].name < tensors[b].name;
+  });
+  return numbers;
+}
+
+void append_metadata(std::string& json, const TextMap& metadata) {
+  append_json_string(json, kMetadataKey);
+  json += ":{";
+  TextMap sorted = metadata;
+  sorted.sort();
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    if (i > 0) json.push_back(',');
+    append_json_string(json, sorted.key(i));
+    json.push_back(':');
+    append_json_string(json, sorted.value(i));
+  }
+  json += "},";
+}
+
+void append_tensor(std::string& json, const NewTensor& tensor, std::uint64_t begin, std::uint64_t end) {
+  append_json_string(json, tensor.name);
+  json += ":{\"dtype\":\"";
+  json += name_of(tensor.dtype);
+  json += "\",\"shape\":[";
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    if (i > 0) json.push_back(',');
+    json += std::to_string(tensor.shape[i]);
+  }
+  json += "],\"data_offsets\":[" + std::to_string(begin) + ',' + std::to_string(end) + "]},";
+}
+
+}  // namespace
+
+Layout plan(const Writer& contents, TensorOrder order) try {
+  check_contents(contents);
+  Layout layout;
+  std::string json = "{";
+  if (contents.metadata()) append_metadata(json, *contents.metadata());
+  std::uint64_t position = 0;
+  for (const std::size_t number : order_of(contents.tensors(), order)) {
+    const NewTensor& tensor = contents.tensors()[number];
+    const auto end = checked_add(position, tensor.bytes->size());
+    if (!end || *end > kMaxFileBytes) throw Error(ErrorCode::kLimit, "the data exceeds 2^62 bytes").in_tensor(tensor.name);
+    append_tensor(json, tensor, position, *end);
+    layout.placements.push_back({number, position, *end});
+    position = *end;
+  }
+  if (json.back() == ',') json.pop_back();
+  json.push_back('}');
+  json.append((kHeaderAlignment - json.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
+  if (json.size() > kMaxHeaderBytes) {
+    throw Error(ErrorCode::kLimit, "the header would have " + std::to_string(json.size()) + " bytes, the format's limit is " +
+                                       std::to_string(kMaxHeaderBytes) + "; write fewer tensors or shorter metadata")
+        .known_as("header too large");
+  }
+
+  std::uint64_t length = json.size();
+  for (std::size_t i = 0; i < kLengthBytes; ++i, length >>= 8) layout.header.push_back(static_cast<char>(length & 0xFF));
+  layout.header += json;
+  for (Layout::Placement& placement : layout.placements) {
+    placement.begin += layout.header.size();
+    placement.end += layout.header.size();
+  }
+  layout.file_size = layout.header.size() + position;
+  return layout;
+} catch (Error& error) {
+  error.of_format(Format::kSafetensors);
+  throw;
+}
+
+}  // namespace weightstore::safetensors
