@@ -23,8 +23,8 @@ std::string hex8(std::uint32_t n) {
 
 ChecksumTable::ChecksumTable(std::size_t tensors) : entries_(std::make_unique<Entry[]>(tensors)) {}
 
-void ChecksumTable::add(std::string_view entry, const TensorTable& table) try {
-  JsonCursor cursor(entry);
+void ChecksumTable::add(const ChecksumEntry& entry, const TensorTable& table) try {
+  JsonCursor cursor(entry.text);
   std::string name_scratch;
   std::string scratch;
   std::string_view name;
@@ -37,7 +37,7 @@ void ChecksumTable::add(std::string_view entry, const TensorTable& table) try {
       cursor.fail("expected eight hexadecimal digits, found '" + std::string(digits) + "'");
     }
     const auto tensor = table.find(name);
-    if (!tensor) continue;
+    if (!tensor || (entry.source && table.source_of(*tensor) != *entry.source)) continue;
     Entry& known = entries_[*tensor];
     if (known.present) cursor.fail("duplicate checksum of tensor '" + std::string(name) + "'");
     known.crc = crc;

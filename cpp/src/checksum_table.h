@@ -15,15 +15,22 @@
 
 namespace weightstore {
 
+// The text of one metadata entry, and the source whose tensors it speaks for: a shard's entry says nothing about the
+// tensors of other shards. An entry of a whole set has no source.
+struct ChecksumEntry {
+  std::string text;
+  std::optional<std::uint32_t> source;
+};
+
 // Built while a file is opened; from then on thread-safe. It remembers which tensors were found right, so that each is
 // checked once.
 class ChecksumTable {
  public:
   explicit ChecksumTable(std::size_t tensors);
 
-  // Takes the entry's text. Names that the table does not have are passed over: a tool that dropped a tensor need not
-  // know of us. Throws Error(kCorrupt) when it is not what we write.
-  void add(std::string_view entry, const TensorTable& table);
+  // Takes an entry. Names that its source does not have are passed over: a tool that dropped a tensor need not know of
+  // us. Throws Error(kCorrupt) when it is not what we write.
+  void add(const ChecksumEntry& entry, const TensorTable& table);
 
   std::size_t count() const { return count_; }
   std::optional<std::uint32_t> expected(std::size_t tensor) const;

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <string>
 
+#include "formats/safetensors/header.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/error.h"
 #include "weightstore/format.h"
@@ -36,11 +37,12 @@ std::uint64_t little_endian(std::string_view bytes) {
   return n;
 }
 
-// The length field is plausible and an object begins behind it. White space before the object is legal.
+// The length field is plausible and an object begins behind it. White space before the object is legal. A length beyond
+// the end is plausible too, when the format allows it: such a file was cut short.
 bool looks_like_safetensors(std::string_view head, std::uint64_t size) {
   if (head.size() < 9) return false;
   const std::uint64_t length = little_endian(head.substr(0, 8));
-  if (length > size) return false;
+  if (length > std::max(size, safetensors::kMaxHeaderBytes)) return false;
   const std::string_view object = trim_left(head.substr(8));
   return object.empty() ? length > kHeadBytes - 8 : object.front() == '{';
 }

@@ -34,7 +34,7 @@ struct Reader::State {
   ReadOptions options;
   TensorTable table;
   std::unique_ptr<const ChecksumTable> checksums;  // null unless options.verify asks for them
-  std::vector<std::string> checksum_entries;
+  std::vector<ChecksumEntry> checksum_entries;
 
   const ByteSource& source_of(std::size_t tensor) const { return *table.sources()[table.source_of(tensor)]; }
 
@@ -65,16 +65,18 @@ struct Reader::State {
 
   ChecksumTable make_checksums() const {
     ChecksumTable result(table.size());
-    for (const std::string& entry : checksum_entries) result.add(entry, table);
+    for (const ChecksumEntry& entry : checksum_entries) result.add(entry, table);
     return result;
   }
 };
 
 Reader Reader::finish_open(std::shared_ptr<State> state) {
-  if (const auto entry = state->table.metadata().find(kChecksumKey)) state->checksum_entries.emplace_back(*entry);
+  if (const auto entry = state->table.metadata().find(kChecksumKey)) {
+    state->checksum_entries.push_back({std::string(*entry), std::nullopt});
+  }
   if (state->options.verify != Verify::kOff) {
     auto checksums = std::make_unique<ChecksumTable>(state->table.size());
-    for (const std::string& entry : state->checksum_entries) checksums->add(entry, state->table);
+    for (const ChecksumEntry& entry : state->checksum_entries) checksums->add(entry, state->table);
     if (state->options.verify == Verify::kFull && state->checksum_entries.empty()) {
       throw Error(ErrorCode::kUnsupported,
                   "the file carries no checksums to verify; write it with checksums, or open it without full verification");

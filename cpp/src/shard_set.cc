@@ -90,8 +90,10 @@ ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& 
     try {
       TensorTable table =
           safetensors::read_table(io::open_file(path, options.map, io::system_file_ops()), options.limits);
+      if (const auto entry = table.metadata().find(kChecksumKey)) {
+        set.checksum_entries.push_back({std::string(*entry), static_cast<std::uint32_t>(set.table.sources().size())});
+      }
       set.table.append(table);
-      if (const auto entry = table.metadata().find(kChecksumKey)) set.checksum_entries.emplace_back(*entry);
     } catch (Error& error) {
       error.in_file(path.string());
       throw;

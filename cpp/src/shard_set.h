@@ -3,16 +3,16 @@
 // A set of SafeTensors shards read as one table.
 
 #include <filesystem>
-#include <string>
 #include <vector>
 
+#include "checksum_table.h"
 #include "weightstore/reader.h"
 
 namespace weightstore {
 
 struct ShardSet {
   TensorTable table;
-  std::vector<std::string> checksum_entries;  // of the shards that have one
+  std::vector<ChecksumEntry> checksum_entries;  // of the shards that have one
 };
 
 // Opens every shard that the index names, beside the index. Each tensor of the index must be in the shard it is mapped to

@@ -23,6 +23,7 @@
 #include "io/atomic_file.h"
 #include "io/file_source.h"
 #include "io/file_writer.h"
+#include "weightstore/checksum.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
 #include "weightstore/writer.h"
@@ -70,6 +71,16 @@ std::set<std::string> files_of_old_set(const std::filesystem::path& index_path, 
   return files;
 }
 
+// The caller's metadata, without checksums that came with it when the shards get their own.
+TextMap index_metadata(const std::optional<TextMap>& metadata, bool checksums) {
+  TextMap result;
+  for (std::size_t i = 0; metadata && i < metadata->size(); ++i) {
+    if (checksums && metadata->key(i) == kChecksumKey) continue;
+    result.add(metadata->key(i), metadata->value(i));
+  }
+  return result;
+}
+
 void write_text(const std::filesystem::path& path, const std::string& text, const WriteOptions& options,
                 io::FileOps& ops) {
   io::AtomicFile file(path, {options.durable, options.overwrite}, ops);
@@ -100,7 +111,8 @@ std::vector<std::string> Writer::write_shards(const std::filesystem::path& index
   TextMap weight_map;
   std::vector<std::string> names;
   std::vector<std::unique_ptr<io::AtomicFile>> files;
-  if (!options.overwrite && std::filesystem::exists(index_path)) {
+  std::error_code unknown;  // then opening the shards says what is wrong
+  if (!options.overwrite && std::filesystem::exists(index_path, unknown)) {
     throw Error(ErrorCode::kConflict, "the file exists; allow overwriting, or choose another name").with_errno(EEXIST);
   }
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -109,9 +121,13 @@ std::vector<std::string> Writer::write_shards(const std::filesystem::path& index
                                                      io::AtomicFile::Options{options.durable, options.overwrite}, ops));
     WriteOptions shard_options = options;
     if (options.progress) {
-      // One scale for the whole set; a shard's header counts for nothing.
-      shard_options.progress = [&](std::uint64_t done, std::uint64_t, std::string_view name) {
-        return options.progress(std::min(before + done, total), total, name);
+      // One scale for the whole set; a shard's header, which is what its file has beside its data, counts for nothing.
+      std::uint64_t data_size = 0;
+      for (const NewTensor& tensor : shards[i].tensors()) data_size += tensor.bytes->size();
+      shard_options.progress = [&options, before, total, data_size](std::uint64_t done, std::uint64_t file_size,
+                                                                    std::string_view name) {
+        const std::uint64_t header_size = file_size - data_size;
+        return options.progress(before + (done > header_size ? done - header_size : 0), total, name);
       };
     }
     Writer shard = shards[i];
@@ -124,11 +140,12 @@ std::vector<std::string> Writer::write_shards(const std::filesystem::path& index
   }
 
   std::set<std::string> stale = files_of_old_set(index_path, ops);
-  if (ops.unlink(index_path.c_str()) != 0 && errno != ENOENT) {
+  if (options.overwrite && ops.unlink(index_path.c_str()) != 0 && errno != ENOENT) {
     throw Error(ErrorCode::kIo, "cannot remove the old index").with_errno(errno);
   }
   for (const auto& file : files) file->commit();
-  write_text(index_path, safetensors::write_index(weight_map, total, metadata_ ? &*metadata_ : nullptr), options, ops);
+  const TextMap metadata = index_metadata(metadata_, options.checksums);
+  write_text(index_path, safetensors::write_index(weight_map, total, &metadata), options, ops);
   for (const std::string& name : names) stale.erase(name);
   for (const std::string& name : stale) ops.unlink((index_path.parent_path() / name).c_str());
   return names;

@@ -70,7 +70,8 @@ Plan make_plan(DType dtype, const Shape& shape, std::span<const SliceDim> dims) 
   for (; axis > 0; --axis) {
     const SliceDim& dim = dims[axis - 1];
     plan.first += dim.start * stride;
-    plan.axes.insert(plan.axes.begin(), {dim.step * static_cast<std::int64_t>(stride), dim.count});
+    // The step of a single element is never taken, may be any number, and is not multiplied.
+    if (dim.count > 1) plan.axes.insert(plan.axes.begin(), {dim.step * static_cast<std::int64_t>(stride), dim.count});
     plan.total_bytes *= dim.count;
     stride *= shape[axis - 1];
   }

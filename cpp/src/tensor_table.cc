@@ -168,10 +168,13 @@ std::size_t TensorTable::at(std::string_view wanted) const {
   const std::size_t limit = std::max<std::size_t>(2, wanted.size() / 4);
   std::size_t best = limit + 1;
   std::size_t nearest = size();
-  // A courtesy that must not cost more than the lookup deserves.
-  if (size() <= 20'000 && wanted.size() <= 256) {
+  // A courtesy that must not cost more than the lookup deserves: about this many comparisons of characters.
+  std::uint64_t budget = 20'000'000;
+  if (wanted.size() <= 256) {
     for (std::size_t i = 0; i < size(); ++i) {
-      if (name(i).size() > 512) continue;
+      const std::uint64_t cost = 1 + std::uint64_t{wanted.size()} * name(i).size();
+      if (cost > budget) break;
+      budget -= cost;
       const std::size_t distance = edit_distance(wanted, name(i), limit);
       if (distance < best) {
         best = distance;

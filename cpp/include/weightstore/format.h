@@ -19,8 +19,8 @@ enum class Format : std::uint8_t {
 // "safetensors", "safetensors index", "burnpack" or "unknown".
 std::string_view to_string(Format format);
 
-// Decides by content and structure, never by the name or the first four bytes alone. Reads a few hundred bytes at each
-// end of `source`. Throws Error(kUnsupported), naming what the content looks like (a Git LFS pointer, an HTML page, a
+// Decides by content and structure, never by the name or the first four bytes alone. Reads a few hundred bytes of
+// `source`. Throws Error(kUnsupported), naming what the content looks like (a Git LFS pointer, an HTML page, a
 // pickle, a ZIP archive, ...), when it is none of the formats above.
 Format detect_format(const ByteSource& source);
 

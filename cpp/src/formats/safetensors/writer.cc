@@ -46,7 +46,7 @@ void check_tensor(const NewTensor& tensor) try {
   throw;
 }
 
-void check_contents(const Writer& contents) {
+void check_tensors(const Writer& contents) {
   if (contents.scalars().size() > 0) {
     throw Error(ErrorCode::kUnsupported, "SafeTensors has no scalars; write Burnpack, or keep them as metadata");
   }
@@ -57,11 +57,16 @@ void check_contents(const Writer& contents) {
       throw Error(ErrorCode::kInvalidArgument, "the name is given twice").in_tensor(tensor.name);
     }
   }
-  if (!contents.metadata()) return;
-  for (std::size_t i = 0; i < contents.metadata()->size(); ++i) {
-    if (!is_utf8(contents.metadata()->key(i)) || !is_utf8(contents.metadata()->value(i))) {
+}
+
+void check_metadata(const TextMap& sorted) {
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    if (!is_utf8(sorted.key(i)) || !is_utf8(sorted.value(i))) {
       throw Error(ErrorCode::kInvalidArgument, "metadata that is not UTF-8");
     }
+  }
+  if (const std::size_t i = sorted.duplicate(); i < sorted.size()) {
+    throw Error(ErrorCode::kInvalidArgument, "the metadata key '" + std::string(sorted.key(i)) + "' is given twice");
   }
 }
 
@@ -77,10 +82,11 @@ std::vector<std::size_t> order_of(const std::vector<NewTensor>& tensors, TensorO
 }
 
 void append_metadata(std::string& json, const TextMap& metadata) {
-  append_json_string(json, kMetadataKey);
-  json += ":{";
   TextMap sorted = metadata;
   sorted.sort();
+  check_metadata(sorted);
+  append_json_string(json, kMetadataKey);
+  json += ":{";
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     if (i > 0) json.push_back(',');
     append_json_string(json, sorted.key(i));
@@ -105,7 +111,7 @@ void append_tensor(std::string& json, const NewTensor& tensor, std::uint64_t beg
 }  // namespace
 
 Layout plan(const Writer& contents, TensorOrder order) try {
-  check_contents(contents);
+  check_tensors(contents);
   Layout layout;
   std::string json = "{";
   if (contents.metadata()) append_metadata(json, *contents.metadata());

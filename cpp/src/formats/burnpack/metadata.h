@@ -1,0 +1,25 @@
+#pragma once
+
+// The CBOR part of a Burnpack file, to a table.
+
+#include <cstdint>
+
+#include "weightstore/byte_source.h"
+#include "weightstore/reader.h"
+#include "weightstore/tensor.h"
+
+namespace weightstore::burnpack {
+
+struct Metadata {
+  TensorTable table;               // without source, dialect and lookup: finish() is the caller's
+  std::uint64_t data_length = 0;   // the largest end of a tensor, counted from the data section
+  std::uint64_t tensor_bytes = 0;  // of all tensors together; saturates
+  bool has_bool_map = false;       // a boolean as 0.21 spells it
+  bool has_new_scheme = false;     // a quantization scheme as 0.22 spells it
+};
+
+// Parses and checks all that can be checked without knowing the file's size. Tensors' ranges are counted from
+// `data_begin`. `first_offset` is the place of `cbor` in the file, for errors.
+Metadata parse_metadata(ConstBytes cbor, std::uint64_t first_offset, std::uint64_t data_begin, const Limits& limits);
+
+}  // namespace weightstore::burnpack

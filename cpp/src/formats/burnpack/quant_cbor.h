@@ -1,0 +1,32 @@
+#pragma once
+
+// Quantization schemes as Burnpack spells them.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "codec/cbor.h"
+#include "weightstore/quant_scheme.h"
+
+namespace weightstore::burnpack {
+
+// Names in the order of the enumerations.
+inline constexpr std::string_view kQuantValues[] = {"Q8F", "E5M2", "E4M3", "Q4F", "E2M1", "Q2F", "Q8S", "Q4S", "Q2S"};
+inline constexpr std::string_view kQuantParams[] = {"F32", "F16", "BF16", "UE8M0", "UE4M3"};
+inline constexpr std::string_view kQuantStores[] = {"Native", "PackedNative", "PackedU32"};
+inline constexpr std::string_view kQuantModes[] = {"Symmetric", "Lookup"};
+
+inline constexpr std::size_t kMaxBlockDims = 5;
+
+// Reads a scheme of any revision; which one it is shows in its fields. Throws kCorrupt, or kUnsupported for a name that
+// no revision has.
+QuantScheme read_quant_scheme(CborCursor& cursor);
+
+// Writes `scheme` as scheme.encoding does. It must be one that as_encoding() gave.
+void write_quant_scheme(CborWriter& writer, const QuantScheme& scheme);
+
+// Whether `length` is the payload's, as either 0.20 or 0.22 counts it: files carry both.
+bool payload_fits(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, std::uint64_t length);
+
+}  // namespace weightstore::burnpack

@@ -1,0 +1,197 @@
+#include "weightstore/quant_scheme.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "codec/checked.h"
+#include "formats/burnpack/quant_cbor.h"
+#include "weightstore/error.h"
+
+namespace weightstore {
+namespace {
+
+// Overflow of any sum or product below is the same error.
+std::uint64_t known(std::optional<std::uint64_t> n) {
+  if (!n) throw Error(ErrorCode::kLimit, "quantized tensor of 2^64 bytes or more");
+  return *n;
+}
+
+[[noreturn]] void fail_undefined(const QuantScheme& scheme, const std::string& why) {
+  throw Error(ErrorCode::kUnsupported,
+              "the length of a payload quantized as " + to_string(scheme) + " is not defined: " + why);
+}
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+std::uint64_t product(std::span<const std::uint64_t> factors) {
+  std::uint64_t n = 1;
+  for (const std::uint64_t factor : factors) n = known(checked_mul(n, factor));
+  return n;
+}
+
+std::uint64_t value_bits(QuantValue value) {
+  switch (value) {
+    case QuantValue::kQ8F:
+    case QuantValue::kQ8S:
+    case QuantValue::kE5M2:
+    case QuantValue::kE4M3:
+      return 8;
+    case QuantValue::kQ4F:
+    case QuantValue::kQ4S:
+    case QuantValue::kE2M1:
+      return 4;
+    case QuantValue::kQ2F:
+    case QuantValue::kQ2S:
+      return 2;
+  }
+  return 8;
+}
+
+// The unit that values are packed into. E2M1 is the one type that hardware packs, two to a byte.
+std::uint64_t stored_bits(const QuantScheme& scheme) {
+  const std::uint64_t bits = value_bits(scheme.value);
+  switch (scheme.store) {
+    case QuantStore::kNative:
+      return bits;
+    case QuantStore::kPackedNative:
+      return scheme.value == QuantValue::kE2M1 ? 2 * bits : bits;
+    case QuantStore::kPackedU32:
+      return 32;
+  }
+  return bits;
+}
+
+std::uint64_t scale_bytes(QuantParam param) {
+  switch (param) {
+    case QuantParam::kF32:
+      return 4;
+    case QuantParam::kF16:
+    case QuantParam::kBF16:
+      return 2;
+    case QuantParam::kUE8M0:
+    case QuantParam::kUE4M3:
+      return 1;
+  }
+  return 4;
+}
+
+bool well_formed(const QuantScheme& scheme) {
+  if (scheme.store == QuantStore::kNative && scheme.packed_dim != 0) return false;
+  if (scheme.block_scale.has_value() == scheme.block.empty()) return false;
+  if (scheme.block.size() > burnpack::kMaxBlockDims || std::count(scheme.block.begin(), scheme.block.end(), 0) != 0) {
+    return false;
+  }
+  if (scheme.encoding == QuantEncoding::kBurn022) return true;
+  if (scheme.tensor_scale.has_value() == scheme.block_scale.has_value()) return false;
+  if (scheme.mode != QuantMode::kSymmetric) return false;
+  if (scheme.encoding == QuantEncoding::kBurn020) return true;
+  return scheme.store == QuantStore::kNative || (scheme.store == QuantStore::kPackedU32 && scheme.packed_dim == 0);
+}
+
+// Both revisions count scales alike: one a block, rounded up in every dimension, and those of the whole tensor.
+std::uint64_t scales_length(const QuantScheme& scheme, std::span<const std::uint64_t> shape) {
+  if (!scheme.block_scale) return scale_bytes(scheme.tensor_scale.value_or(QuantParam::kF32));
+  std::span<const std::uint8_t> block(scheme.block);
+  while (block.size() > shape.size()) {
+    if (block[0] != 1) fail_undefined(scheme, "the block has more dimensions than the tensor");
+    block = block.subspan(1);
+  }
+  const std::size_t whole = shape.size() - block.size();
+  std::uint64_t blocks = product(shape.first(whole));
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    blocks = known(checked_mul(blocks, ceil_div(shape[whole + i], block[i])));
+  }
+  const std::uint64_t bytes = known(checked_mul(blocks, scale_bytes(*scheme.block_scale)));
+  return known(checked_add(bytes, scheme.tensor_scale ? scale_bytes(*scheme.tensor_scale) : 0));
+}
+
+// 0.20: values are packed across lines, and their part is rounded up to four bytes.
+std::uint64_t values_length_020(const QuantScheme& scheme, std::span<const std::uint64_t> shape) {
+  const std::uint64_t bits = stored_bits(scheme);
+  if (bits < 8) fail_undefined(scheme, "Burn 0.20 stores no values smaller than a byte unpacked");
+  const std::uint64_t units = ceil_div(product(shape), bits / value_bits(scheme.value));
+  return known(checked_round_up(known(checked_mul(units, bits / 8)), 4));
+}
+
+// 0.22: each line along the packed dimension begins a new unit, and nothing is rounded after that.
+std::uint64_t values_length_022(const QuantScheme& scheme, std::span<const std::uint64_t> shape) {
+  const std::uint64_t bits = stored_bits(scheme);
+  const std::uint64_t per_unit = bits / value_bits(scheme.value);
+  std::vector<std::uint64_t> units(shape.begin(), shape.end());
+  if (per_unit > 1 && !units.empty()) {
+    if (scheme.packed_dim >= units.size()) fail_undefined(scheme, "the packed dimension is not one of the tensor's");
+    std::uint64_t& packed = units[units.size() - 1 - static_cast<std::size_t>(scheme.packed_dim)];
+    packed = ceil_div(packed, per_unit);
+  }
+  return known(checked_mul(product(units), ceil_div(bits, 8)));
+}
+
+std::uint64_t length_as(QuantEncoding encoding, const QuantScheme& scheme, std::span<const std::uint64_t> shape) {
+  if (!well_formed(scheme)) fail_undefined(scheme, "its fields contradict each other");
+  const std::uint64_t values = encoding == QuantEncoding::kBurn022 ? values_length_022(scheme, shape)
+                                                                   : values_length_020(scheme, shape);
+  return known(checked_add(values, scales_length(scheme, shape)));
+}
+
+}  // namespace
+
+std::optional<QuantScheme> as_encoding(const QuantScheme& scheme, QuantEncoding encoding) {
+  if (!well_formed(scheme)) return std::nullopt;
+  if (scheme.encoding == encoding) return scheme;
+  QuantScheme converted = scheme;
+  converted.encoding = encoding;
+  if (encoding == QuantEncoding::kBurn022) {
+    // Its own spelling: one F32 scale is what no scale means, and blocks do not begin with ones.
+    if (!converted.block_scale && converted.tensor_scale == QuantParam::kF32) converted.tensor_scale.reset();
+    while (converted.block.size() > 1 && converted.block.front() == 1) converted.block.erase(converted.block.begin());
+  } else if (!converted.tensor_scale && !converted.block_scale) {
+    converted.tensor_scale = QuantParam::kF32;
+  }
+  if (!well_formed(converted)) return std::nullopt;
+  return converted;
+}
+
+std::uint64_t payload_bytes(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape) {
+  return length_as(scheme.encoding, scheme, shape);
+}
+
+std::string to_string(const QuantScheme& scheme) {
+  const auto param_name = [](QuantParam param) {
+    return std::string(burnpack::kQuantParams[static_cast<std::size_t>(param)]);
+  };
+  std::string out(burnpack::kQuantValues[static_cast<std::size_t>(scheme.value)]);
+  out += ' ' + param_name(scheme.block_scale ? *scheme.block_scale : scheme.tensor_scale.value_or(QuantParam::kF32));
+  out += ' ';
+  out += burnpack::kQuantStores[static_cast<std::size_t>(scheme.store)];
+  if (scheme.store != QuantStore::kNative) out += '(' + std::to_string(scheme.packed_dim) + ')';
+  if (scheme.block_scale) {
+    out += " Block[";
+    for (std::size_t i = 0; i < scheme.block.size(); ++i) {
+      if (i != 0) out += ',';
+      out += std::to_string(scheme.block[i]);
+    }
+    out += ']';
+    if (scheme.tensor_scale) out += " under " + param_name(*scheme.tensor_scale) + " Tensor";
+  } else {
+    out += " Tensor";
+  }
+  out += ' ';
+  out += burnpack::kQuantModes[static_cast<std::size_t>(scheme.mode)];
+  return out;
+}
+
+bool burnpack::payload_fits(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, std::uint64_t length) {
+  const bool new_first = scheme.encoding == QuantEncoding::kBurn022;
+  const QuantEncoding other = new_first ? QuantEncoding::kBurn020 : QuantEncoding::kBurn022;
+  for (const QuantEncoding encoding : {scheme.encoding, other}) {
+    try {
+      if (length_as(encoding, scheme, shape) == length) return true;
+    } catch (const Error&) {
+      // Not defined there: the other one may have it.
+    }
+  }
+  return false;
+}
+
+}  // namespace weightstore

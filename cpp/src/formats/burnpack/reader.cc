@@ -1,0 +1,151 @@
+// Three layouts share one magic and one version. 0.19 puts the data right behind the metadata, without alignment; 0.20
+// and later align it. Which one a file has shows only in its length: the tensors must end where the file does.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codec/checked.h"
+#include "formats/burnpack/constants.h"
+#include "formats/burnpack/metadata.h"
+#include "weightstore/burnpack.h"
+#include "weightstore/error.h"
+
+namespace weightstore::burnpack {
+namespace {
+
+Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
+
+template <class T>
+T load_little_endian(const std::byte* bytes) {
+  T n = 0;
+  for (std::size_t i = sizeof(T); i-- > 0;) n = static_cast<T>(n << 8 | std::to_integer<T>(bytes[i]));
+  return n;
+}
+
+// Checks the ten bytes; returns the end of the metadata.
+std::uint64_t read_header(const ByteSource& source, const Limits& limits) {
+  const std::uint64_t size = source.size();
+  if (size > limits.burnpack_file_bytes) {
+    throw Error(ErrorCode::kLimit, "a file of " + std::to_string(size) + " bytes; the limit is " +
+                                       std::to_string(limits.burnpack_file_bytes));
+  }
+  if (size < kHeaderBytes) {
+    throw corrupt("a file of " + std::to_string(size) + " bytes has no room for the header of " +
+                  std::to_string(kHeaderBytes));
+  }
+  std::array<std::byte, kHeaderBytes> header;
+  source.read_at(0, header);
+  if (load_little_endian<std::uint32_t>(&header[0]) != kMagic) throw corrupt("does not begin with 'NRUB'").at_offset(0);
+  const auto version = load_little_endian<std::uint16_t>(&header[4]);
+  if (version > kVersion) {
+    throw Error(ErrorCode::kUnsupported, "Burnpack version " + std::to_string(version) +
+                                             "; this library reads versions up to " + std::to_string(kVersion))
+        .at_offset(4);
+  }
+  const auto metadata_bytes = load_little_endian<std::uint32_t>(&header[6]);
+  if (metadata_bytes > limits.burnpack_metadata_bytes) {
+    throw Error(ErrorCode::kLimit, "metadata of " + std::to_string(metadata_bytes) + " bytes; the limit is " +
+                                       std::to_string(limits.burnpack_metadata_bytes))
+        .at_offset(6);
+  }
+  const std::uint64_t end = kHeaderBytes + std::uint64_t{metadata_bytes};
+  if (end > size) {
+    throw corrupt("truncated: the metadata ends at byte " + std::to_string(end) + ", the file has " +
+                  std::to_string(size))
+        .at_offset(6);
+  }
+  return end;
+}
+
+bool all_zero(const ByteSource& source, std::uint64_t begin, std::uint64_t end) {
+  std::array<std::byte, kAlignment> bytes;
+  const auto range = MutableBytes(bytes).first(static_cast<std::size_t>(end - begin));
+  source.read_at(begin, range);
+  return std::all_of(range.begin(), range.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+// Whether a file whose length says 0.19 is not an aligned file that lost its end. Two things tell them apart: 0.19 left
+// no gaps, and where an aligned file has zeros up to its data section 0.19 has tensors, if it does not say its name.
+bool is_packed(const ByteSource& source, const Metadata& metadata, std::uint64_t metadata_end,
+               std::uint64_t data_begin) {
+  if (metadata_end + metadata.data_length != source.size()) return false;
+  if (metadata.tensor_bytes != metadata.data_length) return false;
+  const auto version = metadata.table.metadata().find("version");
+  if (version && version->starts_with("0.19.")) return true;
+  return !all_zero(source, metadata_end, std::min(data_begin, source.size()));
+}
+
+[[noreturn]] void fail_truncated(const Metadata& metadata, std::uint64_t data_begin, std::uint64_t size) {
+  const std::uint64_t end = data_begin + metadata.data_length;
+  Error error = corrupt("truncated: data ends at byte " + std::to_string(end) + ", the file has " +
+                        std::to_string(size));
+  const TensorTable& table = metadata.table;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table.begin(i) + table.nbytes(i) != end) continue;
+    error.in_tensor(table.name(i));
+    break;
+  }
+  throw error;
+}
+
+// The table is in the order of the ranges.
+void check_disjoint(const TensorTable& table) {
+  std::optional<std::size_t> last;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table.nbytes(i) == 0) continue;
+    if (last && table.begin(i) < table.begin(*last) + table.nbytes(*last)) {
+      throw corrupt("shares bytes with tensor '" + std::string(table.name(*last)) + "'")
+          .in_tensor(table.name(i))
+          .at_offset(table.begin(i));
+    }
+    last = i;
+  }
+}
+
+const char* dialect_of(const Metadata& metadata) {
+  if (metadata.has_new_scheme) return "0.22";
+  return metadata.has_bool_map ? "0.21" : "0.20";
+}
+
+TensorTable read(std::shared_ptr<const ByteSource> source, const Limits& limits) {
+  const std::uint64_t metadata_end = read_header(*source, limits);
+  // Read once: what was checked is what is used, whoever writes to the file meanwhile.
+  const auto cbor_bytes = static_cast<std::size_t>(metadata_end - kHeaderBytes);
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(cbor_bytes);
+  const MutableBytes cbor(buffer.get(), cbor_bytes);
+  source->read_at(kHeaderBytes, cbor);
+
+  const std::uint64_t data_begin = *checked_round_up(metadata_end, kAlignment);
+  Metadata metadata = parse_metadata(cbor, kHeaderBytes, data_begin, limits);
+  const char* dialect = dialect_of(metadata);
+  if (data_begin + metadata.data_length > source->size()) {
+    if (!is_packed(*source, metadata, metadata_end, data_begin)) fail_truncated(metadata, data_begin, source->size());
+    // Rare enough to be parsed again.
+    metadata = parse_metadata(cbor, kHeaderBytes, metadata_end, limits);
+    dialect = "0.19";
+  }
+  TensorTable table = std::move(metadata.table);
+  table.add_source(std::move(source));
+  table.set_dialect(dialect);
+  table.finish();
+  check_disjoint(table);
+  return table;
+}
+
+}  // namespace
+
+TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits) {
+  try {
+    return read(std::move(source), limits);
+  } catch (Error& error) {
+    error.of_format(Format::kBurnpack);
+    throw;
+  }
+}
+
+}  // namespace weightstore::burnpack
