@@ -1,0 +1,46 @@
+#include "io/file_ops.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+namespace weightstore::io {
+
+int FileOps::open(const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }
+int FileOps::close(int fd) { return ::close(fd); }
+int FileOps::fstat(int fd, struct stat* out) { return ::fstat(fd, out); }
+
+ssize_t FileOps::pread(int fd, void* out, std::size_t length, off_t offset) { return ::pread(fd, out, length, offset); }
+
+ssize_t FileOps::pwrite(int fd, const void* data, std::size_t length, off_t offset) {
+  return ::pwrite(fd, data, length, offset);
+}
+
+int FileOps::fallocate(int fd, off_t offset, off_t length) { return ::fallocate(fd, 0, offset, length); }
+int FileOps::ftruncate(int fd, off_t length) { return ::ftruncate(fd, length); }
+int FileOps::fchmod(int fd, mode_t mode) { return ::fchmod(fd, mode); }
+int FileOps::fsync(int fd) { return ::fsync(fd); }
+int FileOps::flock(int fd, int operation) { return ::flock(fd, operation); }
+int FileOps::rename(const char* from, const char* to) { return ::rename(from, to); }
+
+int FileOps::rename_new(const char* from, const char* to) {
+  if (::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return -1;
+  // A file system without the flag. A hard link never replaces either; should the old name then not go away, it is a
+  // stale temporary like any other.
+  if (::link(from, to) != 0) return -1;
+  ::unlink(from);
+  return 0;
+}
+
+int FileOps::unlink(const char* path) { return ::unlink(path); }
+
+FileOps& system_file_ops() {
+  static FileOps& ops = *new FileOps;  // never destroyed: a source in static storage may close its file after main()
+  return ops;
+}
+
+}  // namespace weightstore::io

@@ -1,0 +1,36 @@
+#pragma once
+
+// Where stream_file() puts the bytes of a file, front to back.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "io/file_ops.h"
+#include "weightstore/byte_source.h"
+
+namespace weightstore::io {
+
+// Thread-compatible. A sink that is destroyed before finish() leaves the file incomplete.
+class FileSink {
+ public:
+  virtual ~FileSink() = default;
+
+  // Memory for the bytes that come next; never empty.
+  virtual MutableBytes space() = 0;
+  // The first `count` bytes of space() are filled.
+  virtual void advance(std::size_t count) = 0;
+  // Bytes that come next and lie in memory already; they may be written from there.
+  virtual void append(ConstBytes bytes) = 0;
+  // Returns when everything is written and the file has its length. Throws Error(kIo), as all others do.
+  virtual void finish() = 0;
+};
+
+// Through the page cache, on the calling thread.
+std::unique_ptr<FileSink> buffered_sink(int fd, std::string path, FileOps& ops);
+
+// Around the page cache, through a ring of aligned blocks and two writing threads; null where the file system refuses.
+// `size` is the file's length in the end.
+std::unique_ptr<FileSink> direct_sink(int fd, std::uint64_t size, std::string path, FileOps& ops);
+
+}  // namespace weightstore::io

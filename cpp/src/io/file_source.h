@@ -1,0 +1,19 @@
+#pragma once
+
+// A regular file as a ByteSource.
+
+#include <filesystem>
+#include <memory>
+
+#include "io/file_ops.h"
+#include "weightstore/byte_source.h"
+
+namespace weightstore::io {
+
+// Opens a regular file for reading; its symlinks are followed. With `map`, view() and private_view() map the file when
+// first asked (read-only and copy-on-write respectively), and the mapping lives as long as any view; without it they
+// return nullopt and no access can raise SIGBUS. Throws Error(kIo) with errno and path; a directory, FIFO, socket or
+// device is refused by name, without blocking.
+std::shared_ptr<const ByteSource> open_file(const std::filesystem::path& path, bool map, FileOps& ops);
+
+}  // namespace weightstore::io

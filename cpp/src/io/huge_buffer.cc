@@ -1,0 +1,53 @@
+#include "io/huge_buffer.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <new>
+
+namespace weightstore::io {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kPage = 4096;
+
+constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
+
+// A last page that is only partly used is huge too when that wastes little; else its small pages would take longer to
+// touch than everything before it.
+std::size_t mapped_length(std::size_t size) {
+  const std::size_t huge = round_up(size, kHugePage);
+  return huge - size <= size / 8 ? huge : round_up(size, kPage);
+}
+
+struct Unmap {
+  std::size_t length;
+  void operator()(void* address) const { ::munmap(address, length); }
+};
+
+}  // namespace
+
+SharedMutableBytes allocate_bulk(std::size_t size) {
+  if (size == 0) return {};
+  if (size > SIZE_MAX / 2) throw std::bad_alloc();
+  const bool huge = size >= kHugePage;
+  const std::size_t length = huge ? mapped_length(size) : round_up(size, kPage);
+  // One huge page more than needed, so that an aligned part lies inside; the rest goes back at once.
+  const std::size_t reserved = huge ? length + kHugePage : length;
+  void* address = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) throw std::bad_alloc();
+  auto begin = reinterpret_cast<std::uintptr_t>(address);
+  if (huge) {
+    const std::uintptr_t aligned = round_up(begin, kHugePage);
+    if (aligned > begin) ::munmap(address, aligned - begin);
+    if (aligned + length < begin + reserved) {
+      ::munmap(reinterpret_cast<void*>(aligned + length), begin + reserved - aligned - length);
+    }
+    begin = aligned;
+    ::madvise(reinterpret_cast<void*>(begin), length, MADV_HUGEPAGE);
+  }
+  auto* data = reinterpret_cast<std::byte*>(begin);
+  return {{data, size}, std::shared_ptr<void>(data, Unmap{length})};
+}
+
+}  // namespace weightstore::io
