@@ -1,11 +1,9 @@
 #include "checksum_table.h"
 
-#include <algorithm>
-#include <array>
 #include <charconv>
-#include <numeric>
 
 #include "codec/json.h"
+#include "name_order.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
 
@@ -34,12 +32,12 @@ void ChecksumTable::add(const ChecksumEntry& entry, const TensorTable& table) tr
     std::uint32_t crc = 0;
     const auto result = std::from_chars(digits.begin(), digits.end(), crc, 16);
     if (digits.size() != 8 || result.ec != std::errc() || result.ptr != digits.end()) {
-      cursor.fail("expected eight hexadecimal digits, found '" + std::string(digits) + "'");
+      cursor.fail("expected eight hexadecimal digits, found '" + printable(digits) + "'");
     }
     const auto tensor = table.find(name);
     if (!tensor || (entry.source && table.source_of(*tensor) != *entry.source)) continue;
     Entry& known = entries_[*tensor];
-    if (known.present) cursor.fail("duplicate checksum of tensor '" + std::string(name) + "'");
+    if (known.present) cursor.fail("duplicate checksum of tensor '" + printable(name) + "'");
     known.crc = crc;
     known.present = true;
     ++count_;
@@ -68,11 +66,8 @@ void ChecksumTable::check(std::size_t tensor, std::uint32_t found) const {
 }
 
 std::string checksum_entry(std::span<const std::string_view> names, std::span<const std::uint32_t> crcs) {
-  std::vector<std::size_t> order(names.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return names[a] < names[b]; });
   std::string json = "{";
-  for (const std::size_t i : order) {
+  for (const std::uint32_t i : order_by_name(names.size(), [&](std::uint32_t k) { return names[k]; })) {
     if (json.size() > 1) json.push_back(',');
     append_json_string(json, names[i]);
     json += ":\"" + hex8(crcs[i]) + '"';

@@ -27,6 +27,27 @@ std::string_view to_string(ErrorCode code) {
   return "unknown";
 }
 
+std::string printable(std::string_view text) {
+  constexpr std::size_t kMost = 256;
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::size_t end = text.size();
+  if (end > kMost) {
+    end = kMost;
+    while (end > kMost - 3 && (text[end] & 0xC0) == 0x80) --end;  // not inside a character
+  }
+  std::string result;
+  for (const char c : text.substr(0, end)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7F) {
+      result.push_back(c);
+    } else {
+      result += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  if (end < text.size()) result += "... (" + std::to_string(text.size()) + " bytes)";
+  return result;
+}
+
 Error::Error(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) { compose(); }
 
 Error& Error::in_file(std::string_view path) {
@@ -73,7 +94,7 @@ Error& Error::known_as(std::string reference_text) {
 void Error::compose() {
   what_.clear();
   if (!path_.empty()) what_ += path_ + ": ";
-  if (has_tensor_) what_ += "tensor '" + tensor_ + "': ";
+  if (has_tensor_) what_ += "tensor '" + printable(tensor_) + "': ";
   what_ += message_;
   if (os_errno_ != 0) what_ += std::string(": ") + std::strerror(os_errno_);
   if (offset_) what_ += " (at byte " + std::to_string(*offset_) + ")";

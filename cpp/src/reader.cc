@@ -63,6 +63,19 @@ struct Reader::State {
     checksums->check(tensor, bytes != nullptr ? crc32c(*bytes) : compute_crc(tensor));
   }
 
+  // Every tensor has a checksum. One without may be a tensor whose name was damaged.
+  void require_checksums() const {
+    if (checksum_entries.empty()) {
+      throw Error(ErrorCode::kUnsupported,
+                  "the file carries no checksums to verify; write it with checksums, or open it without full verification");
+    }
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      if (checksums->expected(i)) continue;
+      throw Error(ErrorCode::kCorrupt, "the file has checksums, but none for it; its name was damaged, or it was added later")
+          .in_tensor(table.name(i));
+    }
+  }
+
   ChecksumTable make_checksums() const {
     ChecksumTable result(table.size());
     for (const ChecksumEntry& entry : checksum_entries) result.add(entry, table);
@@ -75,15 +88,10 @@ Reader Reader::finish_open(std::shared_ptr<State> state) {
     state->checksum_entries.push_back({std::string(*entry), std::nullopt});
   }
   if (state->options.verify != Verify::kOff) {
-    auto checksums = std::make_unique<ChecksumTable>(state->table.size());
-    for (const ChecksumEntry& entry : state->checksum_entries) checksums->add(entry, state->table);
-    if (state->options.verify == Verify::kFull && state->checksum_entries.empty()) {
-      throw Error(ErrorCode::kUnsupported,
-                  "the file carries no checksums to verify; write it with checksums, or open it without full verification");
-    }
-    state->checksums = std::move(checksums);
+    state->checksums = std::make_unique<const ChecksumTable>(state->make_checksums());
   }
   const bool full = state->options.verify == Verify::kFull;
+  if (full) state->require_checksums();
   Reader reader(std::move(state));
   if (full) reader.verify_all();
   return reader;

@@ -1,6 +1,6 @@
-#include <algorithm>
 #include <limits>
 
+#include "name_order.h"
 #include "weightstore/error.h"
 #include "weightstore/tensor.h"
 
@@ -27,9 +27,7 @@ const Scalar* ScalarMap::find(std::string_view wanted) const {
 
 void ScalarMap::sort() {
   const std::string_view names = names_;
-  std::sort(entries_.begin(), entries_.end(), [names](const Entry& a, const Entry& b) {
-    return names.substr(a.offset, a.length) < names.substr(b.offset, b.length);
-  });
+  sort_by_name(entries_, [names](const Entry& entry) { return names.substr(entry.offset, entry.length); });
 }
 
 std::size_t ScalarMap::duplicate() const {

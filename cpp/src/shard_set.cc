@@ -35,7 +35,7 @@ TextMap metadata_of(std::string_view json) {
   }
   metadata.sort();
   if (const std::size_t i = metadata.duplicate(); i < metadata.size()) {
-    cursor.fail("duplicate metadata key '" + std::string(metadata.key(i)) + "'");
+    cursor.fail("duplicate metadata key '" + printable(metadata.key(i)) + "'");
   }
   return metadata;
 }

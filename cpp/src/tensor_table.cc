@@ -10,6 +10,7 @@
 
 #include "codec/checked.h"
 #include "name_hash.h"
+#include "name_order.h"
 #include "weightstore/error.h"
 #include "weightstore/tensor.h"
 
@@ -169,7 +170,7 @@ std::size_t TensorTable::at(std::string_view wanted) const {
   std::size_t best = limit + 1;
   std::size_t nearest = size();
   // A courtesy that must not cost more than the lookup deserves: about this many comparisons of characters.
-  std::uint64_t budget = 20'000'000;
+  std::uint64_t budget = 4'000'000;
   if (wanted.size() <= 256) {
     for (std::size_t i = 0; i < size(); ++i) {
       const std::uint64_t cost = 1 + std::uint64_t{wanted.size()} * name(i).size();
@@ -182,7 +183,7 @@ std::size_t TensorTable::at(std::string_view wanted) const {
       }
     }
   }
-  if (nearest < size()) message += "; did you mean '" + std::string(name(nearest)) + "'?";
+  if (nearest < size()) message += "; did you mean '" + printable(name(nearest)) + "'?";
   throw Error(ErrorCode::kNotFound, std::move(message)).in_tensor(wanted);
 }
 
@@ -222,36 +223,7 @@ void TensorTable::build_lookup() {
 }
 
 std::vector<std::uint32_t> TensorTable::by_name() const {
-  std::vector<std::uint32_t> order(records_.size());
-  std::iota(order.begin(), order.end(), std::uint32_t{0});
-  const auto before = [this](std::uint32_t a, std::uint32_t b) { return name(a) < name(b); };
-  if (std::is_sorted(order.begin(), order.end(), before)) return order;
-
-  // Names share long beginnings and lie all over the arena. Comparing the eight bytes behind what all have in common
-  // decides most pairs without going there.
-  std::size_t common = name(0).size();
-  for (const Record& record : records_) {
-    const std::string_view a = name(0).substr(0, common);
-    const std::string_view b = name(record).substr(0, common);
-    common = static_cast<std::size_t>(std::mismatch(b.begin(), b.end(), a.begin()).first - b.begin());
-  }
-  struct Key {
-    std::uint64_t first_bytes;
-    std::uint32_t tensor;
-  };
-  std::vector<Key> keys;
-  keys.reserve(records_.size());
-  for (const std::uint32_t tensor : order) {
-    const std::string_view rest = name(tensor).substr(common);
-    std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < 8; ++i) bytes = bytes << 8 | (i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0u);
-    keys.push_back({bytes, tensor});
-  }
-  std::sort(keys.begin(), keys.end(), [&](const Key& a, const Key& b) {
-    return a.first_bytes != b.first_bytes ? a.first_bytes < b.first_bytes : before(a.tensor, b.tensor);
-  });
-  std::transform(keys.begin(), keys.end(), order.begin(), [](const Key& key) { return key.tensor; });
-  return order;
+  return order_by_name(size(), [this](std::uint32_t i) { return name(i); });
 }
 
 }  // namespace weightstore

@@ -1,8 +1,8 @@
 #include "weightstore/text_map.h"
 
-#include <algorithm>
 #include <limits>
 
+#include "name_order.h"
 #include "weightstore/error.h"
 
 namespace weightstore {
@@ -28,10 +28,7 @@ std::optional<std::string_view> TextMap::find(std::string_view wanted) const {
 }
 
 void TextMap::sort() {
-  const auto before = [this](const Entry& a, const Entry& b) {
-    return slice(a.key_offset, a.key_length) < slice(b.key_offset, b.key_length);
-  };
-  if (!std::is_sorted(entries_.begin(), entries_.end(), before)) std::sort(entries_.begin(), entries_.end(), before);
+  sort_by_name(entries_, [this](const Entry& entry) { return slice(entry.key_offset, entry.key_length); });
 }
 
 std::size_t TextMap::duplicate() const {

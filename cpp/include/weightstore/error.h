@@ -30,6 +30,10 @@ enum class ErrorCode : std::uint8_t {
 // The code's name in lower case, e.g. "corrupt".
 std::string_view to_string(ErrorCode code);
 
+// Text from outside as a message may show it: control characters as \xNN, and of more than a few hundred bytes only the
+// beginning and the length.
+std::string printable(std::string_view text);
+
 class Error : public std::exception {
  public:
   Error(ErrorCode code, std::string message);

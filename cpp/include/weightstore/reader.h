@@ -32,7 +32,7 @@ struct Limits {
 enum class Verify : std::uint8_t {
   kOff,
   kLazy,  // each tensor when it is first read or viewed; tensors without a checksum pass
-  kFull,  // all of them when the file is opened; a file without checksums is refused
+  kFull,  // all of them when the file is opened; a file in which a tensor has none is refused
 };
 
 // Whether bulk reads go around the page cache.

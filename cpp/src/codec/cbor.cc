@@ -110,7 +110,8 @@ void CborCursor::pass_tags(bool refuse_bignums) {
   while (at_tag()) {
     const Head tag = take_head();
     if (refuse_bignums && (tag.argument == 2 || tag.argument == 3)) {
-      throw Error(ErrorCode::kUnsupported, "CBOR: an integer of more than 64 bits").at_offset(first_offset_ + tag.start);
+      throw Error(ErrorCode::kUnsupported, "CBOR: an integer of more than 64 bits")
+          .at_offset(first_offset_ + tag.start);
     }
   }
 }

@@ -59,7 +59,8 @@ class CborCursor {
   bool try_name(std::string_view name) {
     if (name.size() >= 24 || left() <= name.size()) return false;
     const std::byte* p = bytes_.data() + position_;
-    if (std::to_integer<std::size_t>(*p) != 0x60 + name.size() || std::memcmp(p + 1, name.data(), name.size()) != 0) return false;
+    if (std::to_integer<std::size_t>(*p) != 0x60 + name.size() || std::memcmp(p + 1, name.data(), name.size()) != 0)
+      return false;
     position_ += 1 + name.size();
     return true;
   }

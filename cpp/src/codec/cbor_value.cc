@@ -12,8 +12,8 @@
 namespace weightstore {
 namespace {
 
-// Keys of maps may be maps. Whoever looks for duplicates encodes keys unchecked: each is checked where it is met itself,
-// and once is enough (checking anew at every level would take exponential time).
+// Keys of maps may be maps. Whoever looks for duplicates encodes keys unchecked: each is checked where it is met
+// itself, and once is enough (checking anew at every level would take exponential time).
 enum class Keys { kCheck, kTrust };
 
 void encode_value(CborWriter& writer, const Value& value, std::size_t depth, Keys keys);

@@ -347,7 +347,7 @@ Value JsonCursor::read_value() {
       std::unordered_set<std::string> seen;
       std::string_view key;
       for (std::size_t at = at_; next_key(key, scratch); at = at_) {
-        if (!seen.emplace(key).second) fail_at(at, "duplicate key '" + std::string(key) + "'");
+        if (!seen.emplace(key).second) fail_at(at, "duplicate key '" + printable(key) + "'");
         std::string name(key);
         map.emplace_back(Value(std::move(name)), read_value());
       }

@@ -1,25 +1,30 @@
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "io/checked_io.h"
 #include "io/file_sink.h"
 #include "io/huge_buffer.h"
 
+// One write a block of the file, aligned in the file: pages that two writes share cost both of them. What lies in
+// memory is gathered from there by the system; small pieces and produced bytes wait in a block of ours.
+
 namespace weightstore::io {
 namespace {
 
-constexpr std::size_t kSmall = 256 << 10;  // below, a copy costs less than a system call of its own
+constexpr std::size_t kSmall = 16 << 10;  // below, a copy costs less than a place in the gather list
 
-// Writes end at multiples of the block size in the file wherever they can, so that no page is written twice.
 class BufferedSink final : public FileSink {
  public:
   BufferedSink(int fd, std::string path, FileOps& ops)
       : ops_(ops), fd_(fd), path_(std::move(path)), block_(allocate_bulk(kBlockBytes)) {}
 
-  MutableBytes space() override { return block_.bytes.subspan(filled_, until_boundary()); }
+  MutableBytes space() override { return block_.bytes.subspan(used_, until_boundary()); }
 
   void advance(std::size_t count) override {
-    filled_ += count;
-    if (until_boundary() == kBlockBytes) flush();
+    add(block_.bytes.data() + used_, count);
+    used_ += count;
+    flush_at_boundary();
   }
 
   void append(ConstBytes bytes) override {
@@ -29,32 +34,54 @@ class BufferedSink final : public FileSink {
         std::memcpy(space().data(), part.data(), part.size());
         advance(part.size());
       } else {
-        flush();
-        write_fully(ops_, fd_, part, position_, path_);
-        position_ += part.size();
+        add(const_cast<std::byte*>(part.data()), part.size());
+        holds_memory_ = true;
+        flush_at_boundary();
       }
       bytes = bytes.subspan(part.size());
     }
   }
 
+  bool holds_memory() const override { return holds_memory_; }
   void finish() override { flush(); }
 
  private:
-  // Never 0: at a boundary the block is flushed, and a whole block is ahead.
-  std::size_t until_boundary() const { return kBlockBytes - (position_ + filled_) % kBlockBytes; }
+  // Never 0: at a boundary everything is written, and a whole block is ahead.
+  std::size_t until_boundary() const { return kBlockBytes - (position_ + waiting_) % kBlockBytes; }
 
+  void add(std::byte* data, std::size_t size) {
+    if (size == 0) return;
+    waiting_ += size;
+    if (!pieces_.empty() && static_cast<std::byte*>(pieces_.back().iov_base) + pieces_.back().iov_len == data) {
+      pieces_.back().iov_len += size;
+    } else {
+      pieces_.push_back({data, size});
+    }
+  }
+
+  void flush_at_boundary() {
+    if (until_boundary() == kBlockBytes) flush();
+  }
+
+  // The list stays below IOV_MAX: between two pieces of ours lies one of kSmall at least.
   void flush() {
-    write_fully(ops_, fd_, block_.bytes.first(filled_), position_, path_);
-    position_ += filled_;
-    filled_ = 0;
+    write_fully(ops_, fd_, std::span(pieces_), position_, path_);
+    pieces_.clear();
+    position_ += waiting_;
+    waiting_ = 0;
+    used_ = 0;
+    holds_memory_ = false;
   }
 
   FileOps& ops_;
   const int fd_;
   const std::string path_;
   SharedMutableBytes block_;
-  std::uint64_t position_ = 0;  // where the block belongs
-  std::size_t filled_ = 0;
+  std::size_t used_ = 0;              // bytes of block_ in pieces_
+  std::vector<struct iovec> pieces_;  // what comes next in the file
+  std::size_t waiting_ = 0;           // bytes in pieces_
+  std::uint64_t position_ = 0;        // where pieces_ belongs
+  bool holds_memory_ = false;
 };
 
 }  // namespace

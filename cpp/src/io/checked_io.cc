@@ -35,6 +35,24 @@ void write_fully(FileOps& ops, int fd, ConstBytes data, std::uint64_t offset, st
   }
 }
 
+void write_fully(FileOps& ops, int fd, std::span<struct iovec> pieces, std::uint64_t offset, std::string_view path) {
+  while (!pieces.empty()) {
+    const ssize_t n = retry_interrupted(
+        [&] { return ops.pwritev(fd, pieces.data(), static_cast<int>(pieces.size()), static_cast<off_t>(offset)); });
+    if (n <= 0) throw io_error(n < 0 ? errno : ENOSPC, "cannot write", path).at_offset(offset);
+    offset += static_cast<std::uint64_t>(n);
+    auto left = static_cast<std::size_t>(n);
+    while (!pieces.empty() && left >= pieces.front().iov_len) {
+      left -= pieces.front().iov_len;
+      pieces = pieces.subspan(1);
+    }
+    if (left > 0) {
+      pieces.front().iov_base = static_cast<std::byte*>(pieces.front().iov_base) + left;
+      pieces.front().iov_len -= left;
+    }
+  }
+}
+
 int reopen_direct(FileOps& ops, int fd, int access) {
   // By descriptor, not by path: the path may name another file by now.
   const std::string self = "/proc/self/fd/" + std::to_string(fd);

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,9 @@ std::size_t read_up_to(FileOps& ops, int fd, MutableBytes out, std::uint64_t off
 
 // Writes all of `data`. Throws Error(kIo), also when the system accepts nothing more.
 void write_fully(FileOps& ops, int fd, ConstBytes data, std::uint64_t offset, std::string_view path);
+
+// The same for bytes in several places, at most IOV_MAX of them; `pieces` is used up.
+void write_fully(FileOps& ops, int fd, std::span<struct iovec> pieces, std::uint64_t offset, std::string_view path);
 
 // The same file opened once more with O_DIRECT, or -1 where that cannot be. `access` is O_RDONLY or O_WRONLY.
 int reopen_direct(FileOps& ops, int fd, int access);

@@ -19,6 +19,10 @@ ssize_t FileOps::pwrite(int fd, const void* data, std::size_t length, off_t offs
   return ::pwrite(fd, data, length, offset);
 }
 
+ssize_t FileOps::pwritev(int fd, const struct iovec* pieces, int count, off_t offset) {
+  return ::pwritev(fd, pieces, count, offset);
+}
+
 int FileOps::fallocate(int fd, off_t offset, off_t length) { return ::fallocate(fd, 0, offset, length); }
 int FileOps::ftruncate(int fd, off_t length) { return ::ftruncate(fd, length); }
 int FileOps::fchmod(int fd, mode_t mode) { return ::fchmod(fd, mode); }

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <cstdint>
 #include <string>
@@ -22,6 +23,7 @@ class FileOps {
   virtual int fstat(int fd, struct stat* out);
   virtual ssize_t pread(int fd, void* out, std::size_t length, off_t offset);
   virtual ssize_t pwrite(int fd, const void* data, std::size_t length, off_t offset);
+  virtual ssize_t pwritev(int fd, const struct iovec* pieces, int count, off_t offset);
   virtual int fallocate(int fd, off_t offset, off_t length);
   virtual int ftruncate(int fd, off_t length);
   virtual int fchmod(int fd, mode_t mode);

@@ -20,8 +20,10 @@ class FileSink {
   virtual MutableBytes space() = 0;
   // The first `count` bytes of space() are filled.
   virtual void advance(std::size_t count) = 0;
-  // Bytes that come next and lie in memory already; they may be written from there.
+  // Bytes that come next and lie in memory already. They may be written from there, and later: until holds_memory() is
+  // false again they must stay as they are.
   virtual void append(ConstBytes bytes) = 0;
+  virtual bool holds_memory() const { return false; }
   // Returns when everything is written and the file has its length. Throws Error(kIo), as all others do.
   virtual void finish() = 0;
 };

@@ -55,6 +55,7 @@ class Streamer {
     }
     put_zeros(layout_.file_size - position_);
     sink_.finish();
+    tell_finished();
     if (options_.progress) report();
     return std::move(checksums_);
   }
@@ -72,11 +73,18 @@ class Streamer {
       } else {
         put_produced(*tensor.bytes, size, checksum);
       }
-      tensor.bytes->finished();
+      unfinished_.push_back(tensor.bytes.get());
+      if (!sink_.holds_memory()) tell_finished();
     } catch (Error& error) {
       error.in_tensor(name_);
       throw;
     }
+  }
+
+  // Producers may give back their memory only when the sink needs it no more.
+  void tell_finished() {
+    for (ByteProducer* producer : unfinished_) producer->finished();
+    unfinished_.clear();
   }
 
   void put(ConstBytes bytes, std::uint32_t* checksum = nullptr) {
@@ -133,6 +141,7 @@ class Streamer {
   const StreamOptions& options_;
   FileSink& sink_;
   std::vector<std::uint32_t> checksums_;
+  std::vector<ByteProducer*> unfinished_;
   std::uint64_t position_ = 0;
   std::uint64_t unreported_ = 0;
   std::string_view name_;

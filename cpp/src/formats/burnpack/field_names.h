@@ -52,7 +52,8 @@ class FieldNames {
   // To be called behind the last field.
   void require(int field, const CborCursor& cursor) const {
     if (has(field)) return;
-    throw Error(ErrorCode::kCorrupt, "the field '" + std::string(known_[static_cast<std::size_t>(field)]) + "' is missing")
+    throw Error(ErrorCode::kCorrupt,
+                "the field '" + std::string(known_[static_cast<std::size_t>(field)]) + "' is missing")
         .at_offset(cursor.offset());
   }
 

@@ -33,9 +33,10 @@ struct NamedType {
   DType dtype;
 };
 constexpr NamedType kPlainTypes[] = {
-    {"F32", DType::kF32}, {"F16", DType::kF16}, {"BF16", DType::kBF16},     {"F64", DType::kF64}, {"I64", DType::kI64},
-    {"I32", DType::kI32}, {"I16", DType::kI16}, {"I8", DType::kI8},         {"U64", DType::kU64}, {"U32", DType::kU32},
-    {"U16", DType::kU16}, {"U8", DType::kU8},   {"Flex32", DType::kFlex32}, {"Bool", DType::kBool},
+    {"F32", DType::kF32},       {"F16", DType::kF16},   {"BF16", DType::kBF16}, {"F64", DType::kF64},
+    {"I64", DType::kI64},       {"I32", DType::kI32},   {"I16", DType::kI16},   {"I8", DType::kI8},
+    {"U64", DType::kU64},       {"U32", DType::kU32},   {"U16", DType::kU16},   {"U8", DType::kU8},
+    {"Flex32", DType::kFlex32}, {"Bool", DType::kBool},
 };
 constexpr NamedType kBoolStores[] = {{"Native", DType::kBool}, {"U8", DType::kBoolU8}, {"U32", DType::kBoolU32}};
 
@@ -50,8 +51,9 @@ DType find_type(const NamedType (&types)[N], std::string_view name, std::uint64_
   for (const NamedType& type : types) {
     if (type.name == name) return type.dtype;
   }
-  throw Error(ErrorCode::kUnsupported, "unknown data type " + quoted(name) + "; Burnpack has F64 F32 F16 BF16 Flex32 "
-                                       "I64 I32 I16 I8 U64 U32 U16 U8 Bool QFloat")
+  throw Error(ErrorCode::kUnsupported, "unknown data type " + quoted(name) +
+                                           "; Burnpack has F64 F32 F16 BF16 Flex32 "
+                                           "I64 I32 I16 I8 U64 U32 U16 U8 Bool QFloat")
       .at_offset(offset);
 }
 

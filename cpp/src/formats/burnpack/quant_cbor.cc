@@ -25,8 +25,8 @@ constexpr std::string_view kBlockScaleFields[] = {"size", "dtype"};
 constexpr std::string_view kOldStore = "U32";
 
 [[noreturn]] void fail_unknown(const char* what, std::string_view name, std::uint64_t offset) {
-  throw Error(ErrorCode::kUnsupported, std::string("quantization scheme with unknown ") + what + " '" +
-                                           std::string(name.substr(0, 64)) + "'")
+  throw Error(ErrorCode::kUnsupported,
+              std::string("quantization scheme with unknown ") + what + " '" + std::string(name.substr(0, 64)) + "'")
       .at_offset(offset);
 }
 

@@ -129,8 +129,8 @@ std::uint64_t values_length_022(const QuantScheme& scheme, std::span<const std::
 
 std::uint64_t length_as(QuantEncoding encoding, const QuantScheme& scheme, std::span<const std::uint64_t> shape) {
   if (!well_formed(scheme)) fail_undefined(scheme, "its fields contradict each other");
-  const std::uint64_t values = encoding == QuantEncoding::kBurn022 ? values_length_022(scheme, shape)
-                                                                   : values_length_020(scheme, shape);
+  const std::uint64_t values =
+      encoding == QuantEncoding::kBurn022 ? values_length_022(scheme, shape) : values_length_020(scheme, shape);
   return known(checked_add(values, scales_length(scheme, shape)));
 }
 

@@ -82,8 +82,8 @@ bool is_packed(const ByteSource& source, const Metadata& metadata, std::uint64_t
 
 [[noreturn]] void fail_truncated(const Metadata& metadata, std::uint64_t data_begin, std::uint64_t size) {
   const std::uint64_t end = data_begin + metadata.data_length;
-  Error error = corrupt("truncated: data ends at byte " + std::to_string(end) + ", the file has " +
-                        std::to_string(size));
+  Error error =
+      corrupt("truncated: data ends at byte " + std::to_string(end) + ", the file has " + std::to_string(size));
   const TensorTable& table = metadata.table;
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (table.begin(i) + table.nbytes(i) != end) continue;

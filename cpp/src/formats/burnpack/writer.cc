@@ -1,9 +1,8 @@
-// Byte for byte what Burn writes: the index sorted by name, the data in the order of addition, each tensor on a multiple
-// of 256, zeros between. Burn itself writes files that it then refuses to read; we do not.
+// Byte for byte what Burn writes: the index sorted by name, the data in the order of addition, each tensor on a
+// multiple of 256, zeros between. Burn itself writes files that it then refuses to read; we do not.
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "codec/utf8.h"
 #include "formats/burnpack/constants.h"
 #include "formats/burnpack/quant_cbor.h"
+#include "name_order.h"
 #include "weightstore/burnpack.h"
 #include "weightstore/error.h"
 
@@ -99,10 +99,8 @@ void check_tensor(const NewTensor& tensor, BurnCompat compat) try {
 
 // Numbers of the entries in the order of their names; two alike are an error.
 template <class NameOf, class Fail>
-std::vector<std::size_t> sorted_by_name(std::size_t count, NameOf name, Fail fail_twice) {
-  std::vector<std::size_t> order(count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return name(a) < name(b); });
+std::vector<std::uint32_t> sorted_by_name(std::size_t count, NameOf name, Fail fail_twice) {
+  const std::vector<std::uint32_t> order = order_by_name(count, name);
   for (std::size_t i = 1; i < count; ++i) {
     if (name(order[i]) == name(order[i - 1])) fail_twice(name(order[i]));
   }

@@ -87,12 +87,12 @@ class HeaderParser {
     cursor_.begin_object();
     std::string_view key;
     while (cursor_.next_key(key, name_scratch_)) {
-      if (cursor_.peek() != '"') cursor_.fail("metadata '" + std::string(key) + "' is not a string");
+      if (cursor_.peek() != '"') cursor_.fail("metadata '" + printable(key) + "' is not a string");
       metadata.add(key, cursor_.read_string(scratch_));
     }
     metadata.sort();
     if (const std::size_t i = metadata.duplicate(); i < metadata.size()) {
-      cursor_.fail("duplicate metadata key '" + std::string(metadata.key(i)) + "'");
+      cursor_.fail("duplicate metadata key '" + printable(metadata.key(i)) + "'");
     }
     table_.set_metadata(std::move(metadata));
   }
@@ -129,7 +129,7 @@ class HeaderParser {
       throw Error(ErrorCode::kCorrupt, "data_offsets [" + std::to_string(tensor.begin) + ", " +
                                            std::to_string(tensor.end) + ") are not a range in the data section of " +
                                            bytes_text(data_size_))
-          .known_as(tensor.begin > tensor.end ? "invalid offset for tensor `" + std::string(name) + "`"
+          .known_as(tensor.begin > tensor.end ? "invalid offset for tensor `" + printable(name) + "`"
                                               : "incomplete metadata, file not fully covered");
     }
     tensor.begin += data_begin_;
@@ -144,7 +144,7 @@ class HeaderParser {
     if (cursor_.peek() != '"') cursor_.fail("`dtype` is not a string");
     const std::string_view text = cursor_.read_string(scratch_);
     const auto dtype = dtype_from_name(text);
-    if (!dtype || !in_safetensors(*dtype)) cursor_.fail("unknown dtype '" + std::string(text) + "'");
+    if (!dtype || !in_safetensors(*dtype)) cursor_.fail("unknown dtype '" + printable(text) + "'");
     return *dtype;
   }
 
@@ -199,11 +199,11 @@ void check_coverage(const TensorTable& table, std::uint64_t data_begin, std::uin
   std::uint64_t position = data_begin;
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (table.begin(i) != position) {
-      const std::string name(table.name(i));
+      const std::string_view name = table.name(i);
       throw Error(ErrorCode::kCorrupt, "begins at data offset " + std::to_string(table.begin(i) - data_begin) +
                                            ", but the one before it ends at " + std::to_string(position - data_begin))
           .in_tensor(name)
-          .known_as("invalid offset for tensor `" + name + "`");
+          .known_as("invalid offset for tensor `" + printable(name) + "`");
     }
     position += table.nbytes(i);
   }

@@ -15,7 +15,7 @@ namespace {
 
 void check_shard_name(const JsonCursor& cursor, std::string_view tensor, std::string_view file) {
   const auto refuse = [&](const char* why) {
-    cursor.fail("shard '" + std::string(file) + "' of tensor '" + std::string(tensor) + "' " + why);
+    cursor.fail("shard '" + printable(file) + "' of tensor '" + printable(tensor) + "' " + why);
   };
   if (file.find_first_of(std::string_view("/\\:\0", 4)) != std::string_view::npos) {
     refuse("is not a plain file name beside the index");
@@ -55,7 +55,7 @@ ShardIndex parse_index(std::string_view json) try {
       std::string_view tensor;
       cursor.begin_object();
       while (cursor.next_key(tensor, key_scratch)) {
-        if (cursor.peek() != '"') cursor.fail("the shard of tensor '" + std::string(tensor) + "' is not a string");
+        if (cursor.peek() != '"') cursor.fail("the shard of tensor '" + printable(tensor) + "' is not a string");
         const std::string_view file = cursor.read_string(scratch);
         check_shard_name(cursor, tensor, file);
         index.weight_map.add(tensor, file);

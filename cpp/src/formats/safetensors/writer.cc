@@ -66,7 +66,7 @@ void check_metadata(const TextMap& sorted) {
     }
   }
   if (const std::size_t i = sorted.duplicate(); i < sorted.size()) {
-    throw Error(ErrorCode::kInvalidArgument, "the metadata key '" + std::string(sorted.key(i)) + "' is given twice");
+    throw Error(ErrorCode::kInvalidArgument, "the metadata key '" + printable(sorted.key(i)) + "' is given twice");
   }
 }
 

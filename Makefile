@@ -1,0 +1,126 @@
+# From a clone to a result. Needs python3 (3.11 or later), a C++20 compiler and make; everything else is installed into
+# .venv, and everything built goes to build/. Stamp files in .venv say what has been done, so that a second run does
+# only what has changed.
+
+PYTHON ?= python3
+FUZZ_RUNS ?= 5000000
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+CMAKE := $(BIN)/cmake
+CTEST := $(BIN)/ctest
+PINS := third_party/requirements
+
+SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml README.md LICENSE
+CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
+FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
+
+.PHONY: demo test test-cpp test-python bench sanitize lint format fuzz clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.installed
+	$(BIN)/python examples/quickstart.py
+
+test: test-cpp test-python
+
+test-cpp: build/cpp/build.ninja
+	$(CMAKE) --build build/cpp
+	$(CTEST) --test-dir build/cpp --output-on-failure
+
+test-python: $(VENV)/.installed $(VENV)/.test
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
+	$(CMAKE) --build build/bench
+	build/bench/benchmarks/cpp/core_bench
+	$(BIN)/python benchmarks/python/run.py
+
+# A randomized address space can collide with ThreadSanitizer's shadow memory.
+NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+sanitize: build/asan/build.ninja build/tsan/build.ninja
+	$(CMAKE) --build build/asan
+	$(CTEST) --test-dir build/asan --output-on-failure
+	$(CMAKE) --build build/tsan
+	$(NO_ASLR) $(CTEST) --test-dir build/tsan --output-on-failure
+
+lint: $(VENV)/.installed $(VENV)/.test $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
+
+format: $(VENV)/.lint
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+# ---- environment ----------------------------------------------------------------------------------------------------
+
+$(VENV)/.build: $(PINS)-build.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed: make PYTHON=...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -r $<
+	touch $@
+
+# One after the other also under make -j: pip does not share an environment.
+$(VENV)/.run: | $(VENV)/.build
+$(VENV)/.test: | $(VENV)/.run
+$(VENV)/.lint: | $(VENV)/.test
+$(VENV)/.bench: | $(VENV)/.test
+$(VENV)/.run $(VENV)/.test $(VENV)/.lint: $(VENV)/.%: $(PINS)-%.txt
+	$(PIP) install --quiet -r $<
+	touch $@
+
+# Each by itself: a peer that does not install on this machine must not keep the others out.
+$(VENV)/.bench: $(PINS)-bench.txt
+	grep -v '^#' $< | while read -r peer; do $(PIP) install --quiet "$$peer" || echo "left out: $$peer"; done
+	touch $@
+
+# Not isolated, and in a build directory that stays, so that only what changed is compiled.
+$(VENV)/.installed: $(SOURCES) $(VENV)/.build $(VENV)/.run
+	$(PIP) install --quiet --no-build-isolation --no-deps --config-settings build-dir=build/python .
+	touch $@
+
+# ---- CMake builds ---------------------------------------------------------------------------------------------------
+
+FLAGS_cpp :=
+FLAGS_asan := -DWEIGHTSTORE_SANITIZE=address -DCMAKE_BUILD_TYPE=RelWithDebInfo
+FLAGS_tsan := -DWEIGHTSTORE_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
+FLAGS_bench := -DWEIGHTSTORE_TESTS=OFF -DWEIGHTSTORE_BENCHMARKS=ON -DCMAKE_BUILD_TYPE=Release \
+  -DNANOBENCH_INCLUDE_DIR=$(CURDIR)/build/nanobench
+FLAGS_fuzz = -DWEIGHTSTORE_TESTS=OFF -DWEIGHTSTORE_FUZZ=ON -DCMAKE_CXX_COMPILER=$(CLANGXX)
+
+build/%/build.ninja: $(VENV)/.build
+	$(CMAKE) -S . -B build/$* -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DWEIGHTSTORE_TORCH=OFF $(FLAGS_$*)
+	touch $@
+
+build/bench/build.ninja: build/nanobench/nanobench.h
+build/nanobench/nanobench.h: third_party/fetch_nanobench.py | $(VENV)/.build
+	$(BIN)/python $< $(@D)
+
+# ---- fuzzing --------------------------------------------------------------------------------------------------------
+
+CLANGXX := $(firstword $(foreach name,clang++ $(foreach v,21 20 19 18 17 16 15 14,clang++-$(v)),$(shell command -v $(name) 2>/dev/null)))
+
+fuzz: $(addprefix fuzz-,$(FUZZ_TARGETS))
+
+.PHONY: fuzz-tools
+fuzz-tools:
+	@test -n "$(CLANGXX)" || { echo "make fuzz needs clang with libFuzzer; on Debian: apt install clang-14 libclang-rt-14-dev" >&2; exit 1; }
+
+build/fuzz/build.ninja: | fuzz-tools
+
+.PHONY: fuzz-build
+fuzz-build: fuzz-tools build/fuzz/build.ninja
+	$(CMAKE) --build build/fuzz
+
+# What a run finds goes to build/fuzz/found; files worth keeping are copied to tests/fuzz/corpus by hand.
+.PHONY: $(addprefix fuzz-,$(FUZZ_TARGETS))
+$(addprefix fuzz-,$(FUZZ_TARGETS)): fuzz-%: fuzz-build
+	mkdir -p build/fuzz/found/$*
+	cd build/fuzz && tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=16384 -rss_limit_mb=512 -timeout=5 -print_final_stats=1 \
+	  -verbosity=0 found/$* $(CURDIR)/tests/fuzz/corpus/$*
+
+clean:
+	rm -rf build $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find python tests benchmarks examples third_party -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Weightstore against its peers and the machine's limits, in one table."""

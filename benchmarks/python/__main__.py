@@ -1,0 +1,3 @@
+from benchmarks.python.run import main
+
+raise SystemExit(main())

@@ -1,0 +1,30 @@
+"""Who takes part. A contestant implements the operations it has; a task names the contestants it compares."""
+
+from __future__ import annotations
+
+from benchmarks.python.contestants import (
+    limit,
+    ours,
+    peer_fastsafetensors,
+    peer_runai,
+    peer_safetensors,
+    peer_tensorizer,
+    peer_tensorstore,
+    peer_torch,
+)
+from benchmarks.python.contestants.base import Contestant, Kind
+
+_MODULES = (
+    ours,
+    peer_safetensors,
+    peer_torch,
+    peer_fastsafetensors,
+    peer_runai,
+    peer_tensorizer,
+    peer_tensorstore,
+    limit,
+)
+
+CONTESTANTS: dict[str, Contestant] = {each.name: each for module in _MODULES for each in module.CONTESTANTS}
+
+__all__ = ["CONTESTANTS", "Contestant", "Kind"]

@@ -1,0 +1,101 @@
+"""What a task may ask of a contestant."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from benchmarks.python import cache
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Kind(enum.Enum):
+    OURS = "ours"
+    PEER = "peer"
+    LIMIT = "limit"
+    MACHINE = "machine"  # for orientation; nothing is compared with it
+
+
+class Contestant:
+    """The timed methods do nothing but the operation; imports, conversions and checks belong to the untimed ones."""
+
+    name: str
+    kind = Kind.PEER
+    suffix = ".safetensors"  # of the files that it writes and reads
+    modules: tuple[str, ...] = ()  # needed; imported before anything is timed
+
+    # Untimed.
+
+    def start(self) -> None:
+        for module in self.modules:
+            importlib.import_module(module)
+
+    def accept(self, tensors: dict[str, torch.Tensor]) -> Any:
+        """The model in the form that save() and load_into() take."""
+        return tensors
+
+    def saved(self, path: Path, names: list[str]) -> dict[str, Any]:
+        """What save() wrote, for comparison."""
+        from benchmarks.python import model
+
+        return {name: data for name, (_, _, data) in model.mapped(path).items()}
+
+    def loaded(self, result: Any, path: Path) -> dict[str, Any]:
+        """What load() returned, tensor by tensor."""
+        return result
+
+    # Timed.
+
+    def save(self, tensors: Any, path: Path, *, durable: bool) -> None:
+        self.write(tensors, path)
+        if durable:
+            cache.sync_tree(path)
+
+    def write(self, tensors: Any, path: Path) -> None:
+        raise NotImplementedError
+
+    def load(self, path: Path, names: list[str]) -> Any:
+        raise NotImplementedError
+
+    def load_into(self, path: Path, tensors: Any) -> None:
+        raise NotImplementedError
+
+    def list_names(self, path: Path) -> list[str]:
+        raise NotImplementedError
+
+    def read_one(self, path: Path, name: str) -> Any:
+        raise NotImplementedError
+
+
+def address(buffer: Any) -> tuple[int, int]:
+    """Address and bytes of a numpy array or a torch tensor."""
+    if isinstance(buffer, np.ndarray):
+        return buffer.ctypes.data, buffer.nbytes
+    return buffer.data_ptr(), buffer.nbytes
+
+
+def as_bytes(buffer: Any) -> np.ndarray:
+    """The bytes of a contiguous numpy array or torch tensor."""
+    if isinstance(buffer, np.ndarray):
+        return np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
+    import torch
+
+    return buffer.contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def as_arrays(tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    """The same memory as numpy arrays."""
+    import ml_dtypes
+    import torch
+
+    def array(tensor: torch.Tensor) -> np.ndarray:
+        if tensor.dtype == torch.bfloat16:
+            return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return tensor.numpy()
+
+    return {name: array(tensor) for name, tensor in tensors.items()}

@@ -1,0 +1,180 @@
+"""What is measured, who takes part, and what has to come out."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, replace
+
+from benchmarks.python.goals import (
+    FasterThan,
+    FasterThanBestPeer,
+    Goal,
+    MemoryBelow,
+    MemoryPerHeaderByte,
+    ShareOfLimit,
+)
+
+
+class Operation(enum.Enum):
+    LIST = "list"
+    READ_ONE = "read_one"
+    SAVE = "save"
+    SAVE_DURABLE = "save_durable"
+    LOAD = "load"
+    LOAD_COLD = "load_cold"
+    LOAD_INTO = "load_into"
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    title: str
+    operation: Operation
+    contestants: tuple[str, ...]
+    goals: dict[str, tuple[Goal, ...]] = field(default_factory=dict)  # by contestant
+    tensors: int | None = None  # a file of so many small tensors in place of the model
+
+    def restricted(self, names: list[str] | None) -> Task:
+        """With the contestants whose name contains one of `names`."""
+        if not names:
+            return self
+        chosen = tuple(who for who in self.contestants if any(name in who for name in names))
+        return replace(self, contestants=chosen)
+
+
+_COPYING_PEERS = (
+    "safetensors.torch pread",
+    "safetensors.numpy",
+    "torch.save/load",
+    "fastsafetensors",
+    "runai-streamer 16T",
+    "runai-streamer 2T",
+    "tensorizer",
+    "tensorizer 2 readers",
+    "tensorstore zarr3",
+)
+
+_SAVING_PEERS = (
+    "safetensors.torch",
+    "safetensors.numpy",
+    "torch.save/load",
+    "fastsafetensors",
+    "tensorizer",
+    "tensorstore zarr3",
+)
+
+TASKS = (
+    Task(
+        "list",
+        "open and list the names of 100,000 tensors",
+        Operation.LIST,
+        ("weightstore", "weightstore .bpk", "safetensors.torch"),
+        {
+            "weightstore": (FasterThan("safetensors.torch", 5), MemoryPerHeaderByte(8)),
+            "weightstore .bpk": (FasterThan("weightstore", 1 / 1.5), MemoryPerHeaderByte(8)),
+        },
+        tensors=100_000,
+    ),
+    Task(
+        "one",
+        "read one tensor of 50,000",
+        Operation.READ_ONE,
+        ("weightstore", "weightstore .bpk", "safetensors.torch"),
+        {"weightstore": (FasterThan("safetensors.torch", 5),)},
+        tensors=50_000,
+    ),
+    Task(
+        "save",
+        "save into the page cache, durable=False",
+        Operation.SAVE,
+        ("weightstore", "weightstore .bpk", *_SAVING_PEERS, "limit: fallocate + pwrite 4M 1T"),
+        {
+            "weightstore": (
+                FasterThanBestPeer(1.15),
+                FasterThan("safetensors.torch", 1.5),
+                ShareOfLimit(0.90),
+                MemoryBelow(64),
+            ),
+        },
+    ),
+    Task(
+        "save-durable",
+        "save, file and directory synced",
+        Operation.SAVE_DURABLE,
+        (
+            "weightstore",
+            "weightstore .bpk",
+            *_SAVING_PEERS,
+            "limit: fallocate + pwrite 4M 1T + fsync",
+            "limit: O_DIRECT 4M 2T",
+            "limit: O_DIRECT 16M 2T",
+        ),
+        {"weightstore": (FasterThanBestPeer(1.6), ShareOfLimit(0.85), MemoryBelow(64))},
+    ),
+    Task(
+        "save-transposed",
+        "save tensors none of which is contiguous",
+        Operation.SAVE,
+        ("weightstore, transposed tensors",),
+        {"weightstore, transposed tensors": (MemoryBelow(64),)},
+    ),
+    Task(
+        "load",
+        "load a warm file into memory of its own, every page touched",
+        Operation.LOAD,
+        ("weightstore copying", "weightstore .bpk copying", *_COPYING_PEERS, "limit: pread 4M 2T into fresh 2M pages"),
+        {"weightstore copying": (FasterThanBestPeer(2),)},
+    ),
+    Task(
+        "load-into",
+        "read a warm file into tensors that exist",
+        Operation.LOAD_INTO,
+        (
+            "weightstore",
+            "safetensors.torch",
+            "safetensors.torch pread",
+            "torch.load mmap",
+            "torch.save/load",
+            "fastsafetensors",
+            "runai-streamer 16T",
+            "limit: pread 4M 2T into ready memory",
+            "machine: memcpy 1T",
+            "machine: memcpy 2T",
+        ),
+        {"weightstore": (FasterThanBestPeer(1), ShareOfLimit(0.80, "limit: pread 4M 2T into ready memory"))},
+    ),
+    Task(
+        "load-cold",
+        "load a cold file, every page touched",
+        Operation.LOAD_COLD,
+        (
+            "weightstore copying",
+            "weightstore",
+            "safetensors.torch",
+            *_COPYING_PEERS,
+            "torch.load mmap",
+            "limit: O_DIRECT ring 4M 3T + memcpy",
+            "limit: pread 4M 2T into fresh 2M pages",
+        ),
+        {
+            "weightstore copying": (
+                FasterThanBestPeer(1.3),
+                ShareOfLimit(0.85, "limit: O_DIRECT ring 4M 3T + memcpy"),
+            ),
+        },
+    ),
+    Task(
+        "zero-copy",
+        "open a warm file without copying it, every page touched",
+        Operation.LOAD,
+        (
+            "weightstore",
+            "weightstore .bpk",
+            "safetensors.torch",
+            "torch.load mmap",
+            "limit: bare mmap",
+            "limit: mmap, populated",
+        ),
+        {"weightstore": (ShareOfLimit(1 / 1.1, "limit: bare mmap"),)},
+    ),
+)

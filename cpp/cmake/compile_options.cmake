@@ -1,0 +1,23 @@
+# Warnings and sanitizers, the same for every target of ours.
+
+function(weightstore_compile_options target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+    -fvisibility=hidden)
+  # g++ 12 takes std::string's operator+ for an overlapping copy when it optimizes (GCC bug 105651).
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-restrict)
+  endif()
+  if(WEIGHTSTORE_SANITIZE STREQUAL "address" OR WEIGHTSTORE_FUZZ)
+    set(flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  elseif(WEIGHTSTORE_SANITIZE STREQUAL "thread")
+    set(flags -fsanitize=thread -fno-omit-frame-pointer)
+  elseif(WEIGHTSTORE_SANITIZE)
+    message(FATAL_ERROR "WEIGHTSTORE_SANITIZE=${WEIGHTSTORE_SANITIZE}: must be address, thread or empty")
+  endif()
+  target_compile_options(${target} PRIVATE ${flags})
+  target_link_options(${target} PUBLIC ${flags})
+  if(WEIGHTSTORE_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()

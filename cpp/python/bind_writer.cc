@@ -1,0 +1,153 @@
+#include <pybind11/stl.h>
+
+#include "bindings.h"
+#include "py_object.h"
+#include "py_producer.h"
+#include "weightstore/error.h"
+#include "weightstore/writer.h"
+#include "write_options.h"
+
+namespace weightstore::python {
+
+namespace {
+
+DType dtype_of(const std::string& name) {
+  if (const auto dtype = dtype_from_name(name)) return *dtype;
+  throw Error(ErrorCode::kInvalidArgument, "there is no element type '" + name + "'");
+}
+
+NewTensor new_tensor(const py::str& name, const std::string& dtype, Shape shape, std::shared_ptr<ByteProducer> bytes,
+                     std::optional<std::uint64_t> param_id) {
+  return {std::string(utf8_of(name)), dtype_of(dtype), std::move(shape), std::move(bytes), param_id, nullptr};
+}
+
+void add_memory(Writer& writer, const py::str& name, const std::string& dtype, Shape shape, std::uintptr_t address,
+                std::size_t nbytes, py::object owner, std::optional<std::uint64_t> param_id) {
+  const ConstBytes bytes(reinterpret_cast<const std::byte*>(address), nbytes);
+  writer.add(new_tensor(name, dtype, std::move(shape), resident_bytes(bytes, share(std::move(owner))), param_id));
+}
+
+void add_strided(Writer& writer, const py::str& name, const std::string& dtype, Shape shape, std::uintptr_t address,
+                 std::size_t item_bytes, std::vector<std::uint64_t> array_shape, std::vector<std::int64_t> byte_strides,
+                 py::object owner, std::optional<std::uint64_t> param_id, std::size_t sign_bytes, bool negate,
+                 bool conjugate) {
+  StridedArray array;
+  array.data = reinterpret_cast<const std::byte*>(address);
+  array.item_bytes = item_bytes;
+  array.shape = std::move(array_shape);
+  array.byte_strides = std::move(byte_strides);
+  array.sign_bytes = sign_bytes;
+  array.negate = negate;
+  array.conjugate = conjugate;
+  auto bytes = strided_bytes(std::move(array), share(std::move(owner)));
+  writer.add(new_tensor(name, dtype, std::move(shape), std::move(bytes), param_id));
+}
+
+void add_deferred(Writer& writer, const py::str& name, const std::string& dtype, Shape shape, py::object produce,
+                  std::optional<std::uint64_t> param_id) {
+  const auto size = contiguous_bytes(dtype_of(dtype), shape);
+  if (!size) {
+    throw Error(ErrorCode::kInvalidArgument, "type " + dtype + " and this shape do not make a number of whole bytes")
+        .in_tensor(utf8_of(name));
+  }
+  writer.add(new_tensor(name, dtype, std::move(shape), callable_bytes(*size, std::move(produce)), param_id));
+}
+
+void set_metadata(Writer& writer, const py::dict& metadata) {
+  TextMap map;
+  for (const auto& [key, value] : metadata) {
+    if (!py::isinstance<py::str>(key) || !py::isinstance<py::str>(value)) {
+      throw py::type_error("metadata maps str to str, but key " + py::cast<std::string>(py::repr(key)) + " has value " +
+                           py::cast<std::string>(py::repr(value)));
+    }
+    map.add(utf8_of(py::reinterpret_borrow<py::str>(key)), utf8_of(py::reinterpret_borrow<py::str>(value)));
+  }
+  map.sort();
+  writer.set_metadata(map);
+}
+
+void set_scalar(Writer& writer, const py::str& name, const py::object& value) {
+  const std::string_view key = utf8_of(name);
+  if (PyBool_Check(value.ptr())) return writer.set_scalar(key, value.ptr() == Py_True);
+  if (PyFloat_Check(value.ptr())) return writer.set_scalar(key, PyFloat_AS_DOUBLE(value.ptr()));
+  if (PyLong_Check(value.ptr())) {
+    int overflow = 0;
+    const long long small = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    if (overflow == 0) return writer.set_scalar(key, static_cast<std::int64_t>(small));
+    const unsigned long long large = PyLong_AsUnsignedLongLong(value.ptr());
+    if (PyErr_Occurred() == nullptr) return writer.set_scalar(key, static_cast<std::uint64_t>(large));
+    PyErr_Clear();
+    throw Error(ErrorCode::kInvalidArgument, "scalar '" + std::string(key) + "' does not fit 64 bits");
+  }
+  throw py::type_error("scalar '" + std::string(key) + "' is neither int, float nor bool but " +
+                       Py_TYPE(value.ptr())->tp_name);
+}
+
+}  // namespace
+
+Format format_named(const std::string& name) {
+  for (Format format : {Format::kSafetensors, Format::kSafetensorsIndex, Format::kBurnpack}) {
+    if (to_string(format) == name) return format;
+  }
+  throw Error(ErrorCode::kInvalidArgument, "there is no format '" + name + "' to write");
+}
+
+void init_writer(py::module_& m) {
+  const auto param_id = py::arg("param_id") = py::none();
+  py::class_<Writer>(m, "Writer", "What shall be in a file.")
+      .def(py::init<>())
+      .def("__len__", [](const Writer& w) { return w.tensors().size(); })
+      .def("add_memory", &add_memory, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
+           py::arg("nbytes"), py::arg("owner"), param_id, "Row-major memory that `owner` keeps alive.")
+      .def("add_strided", &add_strided, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
+           py::arg("item_bytes"), py::arg("array_shape"), py::arg("byte_strides"), py::arg("owner"), param_id,
+           py::arg("sign_bytes") = 0, py::arg("negate") = false, py::arg("conjugate") = false,
+           "Memory that is gathered into row-major order as it is written.")
+      .def("add_deferred", &add_deferred, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("produce"),
+           param_id, "Bytes that produce() makes when they are written.")
+      .def("set_metadata", &set_metadata, py::arg("metadata"))
+      .def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"))
+      .def("nbytes",
+           [](const Writer& w) {
+             std::uint64_t sum = 0;
+             for (const NewTensor& tensor : w.tensors()) sum += tensor.bytes->size();
+             return sum;
+           })
+      .def(
+          "write_file",
+          [](const Writer& w, const py::object& path, const std::string& format, bool durable, bool overwrite,
+             bool checksums, const std::string& burn, py::object progress) {
+            const auto target = to_path(path);
+            const auto options = write_options(durable, overwrite, checksums, burn, std::move(progress));
+            py::gil_scoped_release nogil;
+            w.write_file(target, format_named(format), options);
+          },
+          py::arg("path"), py::arg("format"), py::kw_only(), py::arg("durable") = true, py::arg("overwrite") = true,
+          py::arg("checksums") = false, py::arg("burn") = "0.20", py::arg("progress") = py::none())
+      .def(
+          "write_shards",
+          [](const Writer& w, const py::object& index, std::uint64_t max_shard_bytes, bool durable, bool overwrite,
+             bool checksums, py::object progress) {
+            const auto target = to_path(index);
+            const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
+            py::gil_scoped_release nogil;
+            return w.write_shards(target, max_shard_bytes, options);
+          },
+          py::arg("index"), py::arg("max_shard_bytes"), py::kw_only(), py::arg("durable") = true,
+          py::arg("overwrite") = true, py::arg("checksums") = false, py::arg("progress") = py::none(),
+          "Returns the names of the shards.")
+      .def(
+          "write_bytes",
+          [](const Writer& w, const std::string& format, bool checksums, const std::string& burn) {
+            const auto options = write_options(false, true, checksums, burn, py::none());
+            std::vector<std::byte> bytes;
+            {
+              py::gil_scoped_release nogil;
+              bytes = w.write_bytes(format_named(format), options);
+            }
+            return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+          },
+          py::arg("format"), py::kw_only(), py::arg("checksums") = false, py::arg("burn") = "0.20");
+}
+
+}  // namespace weightstore::python

@@ -1,0 +1,16 @@
+#include "bindings.h"
+#include "weightstore/version.h"
+
+PYBIND11_MODULE(_core, m) {
+  using namespace weightstore::python;
+  m.doc() = "The C++ core of weightstore. Use the package; what is here may change with any release.";
+  m.attr("__version__") = WEIGHTSTORE_VERSION;
+  init_error(m);
+  init_memory(m);
+  init_value(m);
+  init_format(m);
+  init_reader(m);
+  init_writer(m);
+  init_convert(m);
+  init_dlpack(m);
+}

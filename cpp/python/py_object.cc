@@ -1,0 +1,57 @@
+#include "py_object.h"
+
+#include <string>
+
+namespace weightstore::python {
+
+SharedObject share(py::object object) {
+  return SharedObject(object.release().ptr(), [](PyObject* dropped) {
+    if (!Py_IsInitialized()) return;  // at the very end of the process a leak is all that is left
+    py::gil_scoped_acquire gil;
+    Py_DECREF(dropped);
+  });
+}
+
+py::str to_str(std::string_view text) {
+  PyObject* decoded = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (decoded == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(decoded);
+}
+
+py::str path_to_str(std::string_view path) {
+  PyObject* decoded = PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size()));
+  if (decoded == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(decoded);
+}
+
+std::filesystem::path to_path(py::handle path) {
+  PyObject* encoded = nullptr;
+  if (!PyUnicode_FSConverter(path.ptr(), &encoded)) throw py::error_already_set();
+  const auto owner = py::reinterpret_steal<py::bytes>(encoded);
+  return std::filesystem::path(std::string(std::string_view(owner)));
+}
+
+std::string_view utf8_of(const py::str& text) {
+  Py_ssize_t length = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &length);
+  if (data == nullptr) throw py::error_already_set();
+  return {data, static_cast<std::size_t>(length)};
+}
+
+SharedBytes buffer_bytes(py::handle object) {
+  struct Held {
+    Py_buffer view{};
+    ~Held() {
+      if (view.obj == nullptr || !Py_IsInitialized()) return;
+      py::gil_scoped_acquire gil;
+      PyBuffer_Release(&view);
+    }
+  };
+  auto held = std::make_shared<Held>();
+  if (PyObject_GetBuffer(object.ptr(), &held->view, PyBUF_SIMPLE) != 0) throw py::error_already_set();
+  const auto* data = static_cast<const std::byte*>(held->view.buf);
+  const auto size = static_cast<std::size_t>(held->view.len);
+  return {ConstBytes(data, size), std::shared_ptr<const void>(std::move(held))};
+}
+
+}  // namespace weightstore::python

@@ -1,0 +1,51 @@
+"""Saves a small torch model in both formats, lists it, reloads it, and reads one slice of it."""
+
+import tempfile
+from pathlib import Path
+
+import torch
+
+import weightstore
+import weightstore.torch
+
+
+def make_model() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Embedding(1000, 64), torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10)
+    )
+
+
+def show_file(path: Path, model: torch.nn.Module) -> None:
+    weightstore.torch.save_file(model.state_dict(), path, metadata={"made_by": "quickstart"})
+
+    # Opening reads the header only; a tensor is a handle until its values are asked for.
+    with weightstore.open(path) as file:
+        print(f"\n{path.name}: {file.format}, {path.stat().st_size:,} bytes, metadata {file.metadata}")
+        print(f"  {'name':<10} {'dtype':<6} {'shape':<12} {'bytes':>8}")
+        for name in file:
+            tensor = file[name]
+            print(f"  {name:<10} {tensor.dtype:<6} {list(tensor.shape)!s:<12} {tensor.nbytes:>8,}")
+        embedding = file["0.weight"]
+        rows = embedding[100:103]
+        equal = torch.equal(rows.torch(), model.state_dict()["0.weight"][100:103])
+        print(
+            f"  rows 100 to 102 of 0.weight ({rows.nbytes:,} of {embedding.nbytes:,} bytes): {'equal' if equal else 'DIFFERENT'}"
+        )
+
+    restored = make_model()
+    restored.load_state_dict(weightstore.torch.load_file(path))
+    tokens = torch.arange(8)
+    print("  reloaded model gives the same output:", torch.equal(model(tokens), restored(tokens)))
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    model = make_model()
+    print(f"weightstore {weightstore.__version__}, torch {torch.__version__}")
+    with tempfile.TemporaryDirectory() as directory:
+        show_file(Path(directory, "model.safetensors"), model)
+        show_file(Path(directory, "model.bpk"), model)
+
+
+if __name__ == "__main__":
+    main()

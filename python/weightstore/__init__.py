@@ -1,0 +1,31 @@
+"""Stores the weights of models: SafeTensors and Burnpack, fast and safe.
+
+>>> import weightstore
+>>> with weightstore.open("model.safetensors") as f:
+...     part = f["layer.weight"][:10].numpy()
+
+`weightstore.numpy` and `weightstore.torch` have the verbs of the safetensors package (save_file, load_file, ...); the same
+verbs write Burnpack when the path ends in `.bpk`.
+"""
+
+from . import errors
+from ._convert import convert
+from ._core import __version__
+from ._deferred import DeferredTensor
+from ._file import File, open
+from ._handle import TensorHandle
+from ._safe_open import safe_open
+from .errors import SafetensorError, StoreError
+
+__all__ = [
+    "DeferredTensor",
+    "File",
+    "SafetensorError",
+    "StoreError",
+    "TensorHandle",
+    "__version__",
+    "convert",
+    "errors",
+    "open",
+    "safe_open",
+]

@@ -1,0 +1,122 @@
+"""Tensors as numpy arrays and DLPack capsules."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _core, _dtypes, errors
+
+if TYPE_CHECKING:
+    from ._core import Memory
+    from ._handle import TensorHandle
+
+Array = np.ndarray[Any, Any]
+
+
+def to_numpy(handle: TensorHandle) -> Array:
+    dtype = _dtype_for(handle.name, handle.dtype)
+    memory: Any = handle._file._reader.view(handle._number) if handle._file._mapped else None
+    if memory is None:
+        memory = handle._read()
+        array: Array = np.ndarray(handle.shape, dtype, memory)
+    else:
+        shape, offset, strides = handle._layout()
+        array = np.ndarray(shape, dtype, memory, offset, strides)
+    return _narrow_bool(array) if handle.dtype == _dtypes.WIDE_BOOL else array
+
+
+def from_memory(memory: Memory, dtype: str, shape: tuple[int, ...]) -> Array:
+    """An array over row-major memory."""
+    buffer: Any = memory  # numpy's own hints know but a few kinds of buffers
+    array: Array = np.ndarray(shape, _dtypes.numpy_dtype(dtype), buffer)
+    return _narrow_bool(array) if dtype == _dtypes.WIDE_BOOL else array
+
+
+def check_showable(name: str, dtype: str) -> None:
+    _dtype_for(name, dtype)
+
+
+def to_dlpack(handle: TensorHandle, *, versioned: bool, copy: bool | None) -> Any:
+    """A capsule. Memory over a file is flagged read-only; consumers that do not know the flag get a copy, and consumers
+    that ignore it write to a copy-on-write mapping: neither can change the file, or crash."""
+    if handle.dtype == _dtypes.WIDE_BOOL:
+        return to_numpy(handle).__dlpack__(max_version=(1, 0) if versioned else None)
+    if handle.dtype not in _dtypes.DLPACK:
+        raise BufferError(f"DLPack has no type for {handle.dtype}; .bytes() gives the bytes of tensor '{handle.name}'")
+    shape, offset, strides = handle._layout()
+    code, bits, lanes = _dtypes.DLPACK[handle.dtype]
+    item_bytes = bits * lanes // 8
+    memory = None
+    if handle._file._mapped and not copy:
+        reader = handle._file._reader
+        memory = reader.private_view(handle._number) or reader.view(handle._number)
+    if memory is not None and (memory.address % item_bytes or not versioned):
+        memory = None
+    copied = memory is None
+    if memory is None:
+        if copy is False and handle._file._mapped:
+            raise BufferError(
+                f"tensor '{handle.name}' cannot be handed over without a copy: it is not aligned in the file, or the "
+                "consumer does not know read-only memory"
+            )
+        memory = handle._read()
+        offset, strides = 0, _row_major(shape, item_bytes)
+    steps = [stride // item_bytes for stride in strides]
+    return _core.dlpack(
+        memory,
+        offset,
+        list(shape),
+        steps,
+        (code, bits, lanes),
+        versioned=versioned,
+        read_only=not copied,
+        copied=copied,
+    )
+
+
+def _row_major(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
+    return tuple(item_bytes * prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def _dtype_for(name: str, dtype: str) -> np.dtype[Any]:
+    try:
+        return _dtypes.numpy_dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"tensor '{name}': {error}") from None
+
+
+def _narrow_bool(array: Array) -> Array:
+    return np.asarray(array != 0)
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def add_array(writer: _core.Writer, name: str, value: Any, param_id: int | None, format: str) -> None:
+    """Adds a numpy array of any layout and byte order; nothing is copied before it is written."""
+    array: Array = np.asarray(value)
+    dtype = _dtypes.NAME_OF_NUMPY.get(array.dtype.name)
+    if dtype is None:
+        raise errors.make(
+            "invalid_argument",
+            f"a file cannot hold numpy's {array.dtype.name}; convert it to one of {', '.join(_dtypes.NAME_OF_NUMPY)}",
+            tensor=name,
+            format=format,
+        )
+    address = array.__array_interface__["data"][0]
+    swapped = not array.dtype.isnative and array.dtype.itemsize > 1
+    if array.flags.c_contiguous and not swapped:
+        writer.add_memory(name, dtype, array.shape, address, array.nbytes, array, param_id)
+        return
+    item_bytes, shape, strides = array.dtype.itemsize, array.shape, array.strides
+    if swapped:
+        # Each number as a row of bytes, last byte first; a complex number is two of them.
+        width = item_bytes // 2 if array.dtype.kind == "c" else item_bytes
+        address += width - 1
+        shape = (*shape, item_bytes // width, width)
+        strides = (*strides, width, -1)
+        item_bytes = 1
+    writer.add_strided(name, dtype, array.shape, address, item_bytes, shape, strides, array, param_id)

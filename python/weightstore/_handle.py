@@ -1,0 +1,174 @@
+"""A tensor of an open file, not read yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _dtypes, errors
+from ._selection import Selection
+from ._sizes import format_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from ._core import Memory
+    from ._file import File
+
+_CPU = (1, 0)  # kDLCPU
+
+
+class TensorHandle:
+    """A tensor, or part of one, that is read when asked for.
+
+    Indexing with integers, slices and `...` gives another handle and reads nothing; `.numpy()`, `.torch()`, `.bytes()`,
+    `np.asarray()` and the `from_dlpack()` of any library read what is selected, and little more.
+    """
+
+    __slots__ = ("_dtype", "_file", "_name", "_nbytes", "_number", "_selection", "_shape")
+
+    def __init__(self, file: File, number: int, selection: Selection | None = None) -> None:
+        self._file = file
+        self._number = number
+        self._name, self._dtype, self._shape, self._nbytes = file._reader.describe(number)
+        self._selection = selection
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def dtype(self) -> str:
+        """The element type by SafeTensors' name ("F32", "BF16", ...), or "Flex32", "BoolU8", "BoolU32", "QFloat"."""
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape if self._selection is None else self._selection.shape
+
+    @property
+    def nbytes(self) -> int:
+        if self._selection is None:
+            return self._nbytes
+        return self._selection.size * _dtypes.bits(self._dtype) // 8
+
+    @property
+    def param_id(self) -> int | None:
+        """Burnpack's id of the parameter; None in files without ids."""
+        return self._file._reader.param_id(self._number)
+
+    @property
+    def scheme(self) -> str | None:
+        """How a QFloat tensor is quantized, in one line; None for all other types."""
+        return self._file._reader.scheme(self._number)
+
+    @property
+    def shard(self) -> str:
+        """The file that holds the tensor."""
+        return self._file._reader.source_of(self._number)
+
+    def __getitem__(self, key: Any) -> TensorHandle:
+        selection = (self._selection or Selection.whole(self._shape)).select(key)
+        self._check_whole_bytes(selection)
+        return TensorHandle(self._file, self._number, None if selection.covers(self._shape) else selection)
+
+    def _check_whole_bytes(self, selection: Selection) -> None:
+        bits = _dtypes.bits(self._dtype)
+        if bits >= 8 or selection.covers(self._shape):
+            return
+        if bits == 0:
+            raise errors.make(
+                "invalid_argument", "QFloat tensors are read whole; they cannot be sliced", tensor=self._name
+            )
+        last = selection.dims[-1]
+        if last != (0, 1, self._shape[-1], True) or self._shape[-1] * bits % 8:
+            raise errors.make(
+                "invalid_argument",
+                f"elements of {self._dtype} are smaller than a byte: its last dimension is only read whole, and the rows "
+                "must end at bytes",
+                tensor=self._name,
+            )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a tensor without dimensions")
+        return self.shape[0]
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """As a numpy array: a read-only view of a mapped file, or memory of its own (backend "pread")."""
+        from . import _arrays
+
+        return _arrays.to_numpy(self)
+
+    def torch(self) -> torch.Tensor:
+        """As a torch tensor: a view of a copy-on-write mapping (writing to it works and leaves the file as it is), or
+        memory of its own (backend "pread", reversed slices)."""
+        from . import _tensors
+
+        return _tensors.to_torch(self)
+
+    def bytes(self) -> bytes:
+        """The selected elements as they are stored, in row-major order."""
+        if self._selection is None:
+            return self._file._reader.read_bytes(self._number)
+        return bytes(self._read())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"tensor '{self._name}' is {array.dtype}; showing it as {dtype} needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CPU
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        if stream is not None:
+            raise BufferError("tensors of a file are in main memory, which has no streams")
+        if dl_device is not None and tuple(dl_device) != _CPU:
+            raise BufferError(f"tensors of a file are in main memory, not on device {dl_device}")
+        from . import _arrays
+
+        return _arrays.to_dlpack(self, versioned=max_version is not None and max_version[0] >= 1, copy=copy)
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape)) or "scalar"
+        return f"<TensorHandle {self._name!r} {self._dtype} {shape}, {format_size(self.nbytes)}>"
+
+    # ---- for _arrays and _tensors --------------------------------------------------------------------------------
+
+    def _layout(self) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+        """Shape, offset and byte strides of what is selected, as libraries show it: F4 two elements to the item."""
+        packing = _dtypes.byte_packing(self._dtype)
+        item_bytes = _dtypes.bits(self._dtype) * packing // 8
+        shape, selection = self._shape, self._selection or Selection.whole(self._shape)
+        if packing > 1:
+            if not shape or shape[-1] % packing:
+                raise errors.make(
+                    "invalid_argument",
+                    f"{self._dtype} is shown {packing} elements to the byte, but the last dimension of {list(shape)} is odd; "
+                    ".bytes() gives its bytes as stored",
+                    tensor=self._name,
+                )
+            shape = (*shape[:-1], shape[-1] // packing)
+            last = selection.dims[-1]
+            selection = Selection((*selection.dims[:-1], last._replace(size=last.size // packing)))
+        offset, strides = selection.strides(item_bytes, shape)
+        return selection.shape, offset, strides
+
+    def _read(self) -> Memory:
+        """What is selected, in new memory, row-major."""
+        reader = self._file._reader
+        if self._selection is None:
+            return reader.load([self._number])[0]
+        dims = [(dim.start, dim.step, dim.size) for dim in self._selection.dims]
+        return reader.read_slice(self._number, dims, self.nbytes)

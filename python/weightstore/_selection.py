@@ -1,0 +1,98 @@
+"""What part of a tensor is meant: numpy's basic indexing, remembered instead of done."""
+
+from __future__ import annotations
+
+import operator
+from math import prod
+from typing import Any, NamedTuple
+
+
+class Dim(NamedTuple):
+    """`size` elements from `start`, `step` apart. An integer index leaves a size of 1 that is not kept."""
+
+    start: int
+    step: int
+    size: int
+    kept: bool = True
+
+
+class Selection:
+    """A rectangular, strided part of an array. Immutable."""
+
+    __slots__ = ("dims", "shape")
+
+    def __init__(self, dims: tuple[Dim, ...]) -> None:
+        self.dims = dims
+        self.shape = tuple(dim.size for dim in dims if dim.kept)
+
+    @classmethod
+    def whole(cls, shape: tuple[int, ...]) -> Selection:
+        return cls(tuple(Dim(0, 1, size) for size in shape))
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def covers(self, shape: tuple[int, ...]) -> bool:
+        """Whether this is all of an array, unchanged."""
+        return all(dim == (0, 1, size, True) for dim, size in zip(self.dims, shape, strict=True))
+
+    def select(self, key: Any) -> Selection:
+        """The part of this part that `key` picks. Raises IndexError and TypeError as numpy does."""
+        keys = _expand(key, len(self.shape))
+        dims = []
+        axis = 0
+        for dim in self.dims:
+            if not dim.kept:
+                dims.append(dim)
+            else:
+                dims.append(_pick(dim, keys[axis], axis))
+                axis += 1
+        return Selection(tuple(dims))
+
+    def strides(self, item_bytes: int, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        """Offset and strides, in bytes, of this part of a row-major array."""
+        offset, step, result = 0, item_bytes, []
+        for dim, size in zip(reversed(self.dims), reversed(shape), strict=True):
+            offset += dim.start * step if dim.size else 0
+            if dim.kept:
+                result.append(dim.step * step)
+            step *= size
+        return offset, tuple(reversed(result))
+
+
+def _expand(key: Any, rank: int) -> list[Any]:
+    keys = list(key) if isinstance(key, tuple) else [key]
+    ellipses = sum(item is Ellipsis for item in keys)
+    if ellipses > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if len(keys) - ellipses > rank:
+        raise IndexError(f"too many indices: the tensor has {rank} dimensions, but {len(keys) - ellipses} were indexed")
+    if not ellipses:
+        keys.append(Ellipsis)
+    at = next(i for i, item in enumerate(keys) if item is Ellipsis)
+    keys[at : at + 1] = [slice(None)] * (rank - len(keys) + 1)
+    return keys
+
+
+def _pick(dim: Dim, key: Any, axis: int) -> Dim:
+    if isinstance(key, slice):
+        start, stop, step = key.indices(dim.size)
+        count = len(range(start, stop, step))
+        # With one element or none the step says nothing, and may be too large for the core.
+        return Dim(dim.start + start * dim.step if count else 0, dim.step * step if count > 1 else 1, count)
+    index = _integer(key)
+    if not -dim.size <= index < dim.size:
+        raise IndexError(f"index {index} is out of bounds for axis {axis} with size {dim.size}")
+    return Dim(dim.start + (index % dim.size) * dim.step, 1, 1, kept=False)
+
+
+def _integer(key: Any) -> int:
+    try:
+        if not isinstance(key, bool):
+            return operator.index(key)
+    except TypeError:
+        pass
+    raise TypeError(
+        f"index {key!r} is not an integer, a slice or '...'; for masks, lists and new axes index the result of .numpy()"
+    )

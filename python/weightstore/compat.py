@@ -1,0 +1,250 @@
+"""The functions of the `safetensors` module itself, with its argument forms and the texts of its errors.
+
+For programs that build on `serialize`, `deserialize` or `safe_open` and match on what they raise. Everything else is
+better off with `weightstore.open` and the verbs of `weightstore.numpy` and `weightstore.torch`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import _core, _dtypes, _safe_open, errors
+from ._core import __version__
+from ._file import Backend, File, open
+from ._handle import TensorHandle
+from .errors import SafetensorError
+
+__all__ = [
+    "SafetensorError",
+    "TensorSpec",
+    "__version__",
+    "_safe_open_handle",
+    "deserialize",
+    "safe_open",
+    "serialize",
+    "serialize_file",
+]
+
+
+class TensorSpec:
+    """A tensor in memory that the caller keeps alive: type, shape, address and length.
+
+    dtype is the name numpy and torch use ("float32", "bfloat16", "float4_e2m1fn_x2", ...). A packed type's last dimension
+    is given in items and doubled here.
+    """
+
+    __slots__ = ("_data_len", "_data_ptr", "_dtype", "_shape")
+
+    def __init__(self, *, dtype: str, shape: Sequence[int], data_ptr: int, data_len: int) -> None:
+        name = _dtypes.NAME_OF_TORCH.get(dtype)
+        if name is None:
+            raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: {", ".join(_dtypes.NAME_OF_TORCH)}')
+        dims = [int(size) for size in shape]
+        if _dtypes.byte_packing(name) > 1 and dims:
+            dims[-1] *= 2
+        self._dtype = name
+        self._shape = dims
+        self._data_ptr = int(data_ptr)
+        self._data_len = int(data_len)
+
+    @property
+    def dtype(self) -> str:
+        """SafeTensors' name of the type."""
+        return self._dtype
+
+    @property
+    def shape(self) -> list[int]:
+        return list(self._shape)
+
+    @property
+    def data_ptr(self) -> int:
+        return self._data_ptr
+
+    @property
+    def data_len(self) -> int:
+        return self._data_len
+
+
+def serialize(tensor_dict: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of a SafeTensors file."""
+    try:
+        return _collect(tensor_dict, metadata).write_bytes("safetensors")
+    except errors.StoreError as error:
+        raise _in_reference_words("Error while serializing: ", error) from error
+
+
+def serialize_file(
+    tensor_dict: Mapping[str, TensorSpec],
+    filename: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Writes a SafeTensors file, as durably and atomically as `weightstore.numpy.save_file` does."""
+    try:
+        _collect(tensor_dict, metadata).write_file(filename, "safetensors")
+    except errors.StoreError as error:
+        raise _in_reference_words("Error while serializing: ", error) from error
+
+
+def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """All tensors of a file's bytes, as (name, {"shape", "dtype", "data"})."""
+    try:
+        with open(bytes) as file:
+            _refuse_other_formats(file)
+            reader = file._reader
+            described = reader.describe_many(list(range(len(reader))))
+            return [
+                (name, {"shape": list(shape), "dtype": dtype, "data": bytearray(reader.read_bytes(number))})
+                for number, (name, dtype, shape, _) in enumerate(described)
+            ]
+    except errors.StoreError as error:
+        verdict = _verdict_on_length(bytes[:8], len(bytes))
+        raise _in_reference_words("Error while deserializing: ", error, verdict) from error
+
+
+class safe_open(_safe_open.safe_open):  # noqa: N801 - the name users know
+    """`weightstore.safe_open` with the reference's texts, and for numpy its stricter slices."""
+
+    def _open(self, filename: Any, backend: Backend) -> File:
+        if backend not in ("mmap", "pread"):
+            raise SafetensorError(f'backend "{backend}" is invalid (expected one of: "mmap", "pread")')
+        try:
+            file = open(filename, backend=backend)
+            _refuse_other_formats(file)
+            return file
+        except errors.StoreIOError as error:
+            if isinstance(error, FileNotFoundError):
+                raise FileNotFoundError(f"No such file or directory: {os.fspath(filename)}") from error
+            raise
+        except errors.StoreError as error:
+            raise _in_reference_words("Error while deserializing header: ", error, _verdict_on(filename)) from error
+
+    def get_tensor(self, name: str) -> Any:
+        self._check_name(name)
+        try:
+            return super().get_tensor(name)
+        except TypeError as error:
+            raise SafetensorError(str(error)) from error
+
+    def get_slice(self, name: str) -> _safe_open.SafeSlice:
+        self._check_name(name)
+        handle = self._opened()[name]
+        return _safe_open.SafeSlice(self, handle) if self._framework == "torch" else _StrictSlice(self, handle)
+
+    def _check_name(self, name: str) -> None:
+        if name not in self._opened():
+            raise SafetensorError(f"File does not contain tensor {name}")
+
+
+def _safe_open_handle(file: Any, framework: str, device: Any = "cpu", *, backend: Backend = "mmap") -> safe_open:
+    """As safe_open, for a file object; one with a name that is a path is opened by that name."""
+    name = getattr(file, "name", None)
+    target: Any = name if isinstance(name, (str, os.PathLike)) and os.path.exists(name) else file
+    return safe_open(target, framework, device, backend=backend)
+
+
+class _StrictSlice(_safe_open.SafeSlice):
+    """numpy's indexing clips slices; the reference refuses those that reach beyond the end, in these words."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, list) and key:
+            raise SafetensorError("Non empty lists are not implemented")
+        self._check(key, self._handle)
+        try:
+            return super().__getitem__(key)
+        except (IndexError, TypeError) as error:
+            raise SafetensorError(str(error)) from error
+
+    def _check(self, key: Any, handle: TensorHandle) -> None:
+        keys = key if isinstance(key, tuple) else (key,)
+        if sum(item is Ellipsis for item in keys) > 1:
+            raise SafetensorError("Only one ellipsis (...) is allowed in slice index")
+        axis = 0
+        for item in keys:
+            if item is Ellipsis:
+                axis += len(handle.shape) - (len(keys) - 1)
+                continue
+            if axis < len(handle.shape):
+                self._check_axis(item, axis, keys, handle.shape)
+            axis += 1
+
+    @staticmethod
+    def _check_axis(item: Any, axis: int, keys: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+        size = shape[axis]
+        if isinstance(item, slice):
+            beyond = item.stop - 1 if isinstance(item.stop, int) and item.stop > size else None
+        elif isinstance(item, int):
+            if item < -size:
+                raise SafetensorError(f"Invalid index {item} for dimension {axis} of size {size}")
+            beyond = item if item >= size else None
+        else:
+            return
+        if beyond is not None:
+            raise SafetensorError(
+                f"Error during slicing [{', '.join(map(_show_key, keys))}] with shape {list(shape)}: index {beyond} out of "
+                f"bounds for tensor dimension #{axis} of size {size}"
+            )
+
+
+def _show_key(key: Any) -> str:
+    if not isinstance(key, slice):
+        return "..." if key is Ellipsis else str(key)
+    start = "" if key.start is None else str(key.start)
+    stop = "" if key.stop is None else str(key.stop)
+    return f"{start}:{stop}" if key.step is None else f"{start}:{stop}:{key.step}"
+
+
+def _collect(tensors: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None) -> _core.Writer:
+    writer = _core.Writer()
+    for name, spec in tensors.items():
+        if not isinstance(spec, TensorSpec):
+            raise TypeError(
+                f"argument 'tensor_dict': '{type(spec).__name__}' object is not an instance of 'TensorSpec'"
+            )
+        bits = _dtypes.bits(spec.dtype)
+        for size in spec.shape:
+            bits *= size
+        if bits != spec.data_len * 8:
+            shape = ", ".join(map(str, spec.shape))
+            raise errors.make(
+                "invalid_argument",
+                f"tensor of type {spec.dtype} and shape ({shape}) can't be created from {spec.data_len} bytes",
+                format="safetensors",
+            )
+        writer.add_memory(name, spec.dtype, spec.shape, spec.data_ptr, spec.data_len, spec)
+    if metadata is not None:
+        writer.set_metadata(dict(metadata))
+    return writer
+
+
+def _refuse_other_formats(file: File) -> None:
+    if file.format != "safetensors":
+        raise errors.make("corrupt", f"this is a {file.format} file", format="safetensors", path=file.path)
+
+
+def _verdict_on(filename: Any) -> str | None:
+    if not isinstance(filename, (str, os.PathLike)):
+        return None
+    with builtins.open(filename, "rb") as stream:
+        return _verdict_on_length(stream.read(8), os.fstat(stream.fileno()).st_size)
+
+
+def _verdict_on_length(head: bytes, size: int) -> str | None:
+    """What the reference says of a file that is no SafeTensors at all: it looks at the length of the header first."""
+    if size < 8:
+        return "header too small"
+    length = int.from_bytes(head, "little")
+    if length > 100_000_000:
+        return "header too large"
+    return "invalid header length" if 8 + length > size else None
+
+
+def _in_reference_words(prefix: str, error: errors.StoreError, verdict: str | None = None) -> Exception:
+    if isinstance(error, OSError):
+        return error
+    made = SafetensorError(prefix + (error.reference_text or verdict or str(error)))
+    made.path, made.tensor, made.offset = error.path, error.tensor, error.offset
+    made.reference_text = error.reference_text
+    return made

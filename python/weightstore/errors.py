@@ -1,0 +1,264 @@
+"""What can go wrong, and where.
+
+An error has a kind (what happened) and, when it is about a file of a known format, a place. Both are classes, and an error
+can be caught by either: a corrupt Burnpack file raises something that is a `FormatError` and a `BurnpackError`.
+
+Every error carries `path`, `tensor` and `offset`: the file, the tensor and the byte it is about, or None.
+"""
+
+from __future__ import annotations
+
+import errno as _errno
+from typing import Any
+
+__all__ = [
+    "StoreError",
+    "InvalidArgument",
+    "FormatError",
+    "LimitError",
+    "TensorNotFound",
+    "StoreIOError",
+    "ConflictError",
+    "OperationCancelled",
+    "SharedTensorsError",
+    "NoDataError",
+    "BurnpackError",
+    "SafetensorsError",
+    "SafetensorError",
+    "PytorchError",
+    "CheckpointError",
+    "PagerError",
+    "OffloadEof",
+    "BudgetExceeded",
+]
+
+
+class StoreError(Exception):
+    """Base of all errors of this package."""
+
+    path: str | None = None
+    tensor: str | None = None
+    offset: int | None = None
+    #: The same refusal in the words of the format's reference implementation.
+    reference_text: str | None = None
+    _text: str | None = None
+
+    def __str__(self) -> str:
+        return super().__str__() if self._text is None else self._text
+
+    def __reduce__(self) -> Any:
+        key = _KEYS.get(type(self))
+        if key is None:
+            return super().__reduce__()
+        return _rebuild, (key, self.args, getattr(self, "filename", None), dict(self.__dict__))
+
+
+# ---- kinds ---------------------------------------------------------------------------------------------------------
+
+
+class InvalidArgument(StoreError, ValueError):
+    """The caller asked for something that makes no sense."""
+
+
+class FormatError(StoreError, ValueError):
+    """The file breaks the rules of its format, or is of a kind this package does not handle."""
+
+
+class LimitError(FormatError):
+    """Larger than the format, or the reader's limits, allow."""
+
+
+class TensorNotFound(StoreError, KeyError):
+    """No tensor has this name."""
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument; ours is a sentence.
+        return StoreError.__str__(self) if self._text is not None else str(self.args[0] if self.args else "")
+
+
+class StoreIOError(StoreError, OSError):
+    """The operating system said no; `errno` tells which no."""
+
+
+class ConflictError(StoreError):
+    """The target exists, or somebody else is writing it."""
+
+
+class OperationCancelled(StoreError):
+    """A progress callback returned False."""
+
+
+class SharedTensorsError(StoreError, RuntimeError):
+    """Tensors share memory, and would be written twice."""
+
+
+class NoDataError(StoreError, NotImplementedError):
+    """A tensor on the meta device has a shape but no values."""
+
+
+# ---- places --------------------------------------------------------------------------------------------------------
+
+
+class BurnpackError(StoreError):
+    """Anything about a Burnpack file."""
+
+
+class SafetensorsError(StoreError):
+    """Anything about a SafeTensors file or a set of them."""
+
+
+SafetensorError = SafetensorsError
+
+
+class PytorchError(StoreError):
+    """Anything about a file of torch.save."""
+
+
+class CheckpointError(StoreError):
+    """Anything about a sharded checkpoint."""
+
+
+class PagerError(StoreError):
+    """Anything about the pager."""
+
+
+class OffloadEof(PagerError):
+    """There is nothing left to page in."""
+
+
+class BudgetExceeded(PagerError):
+    """What was asked for does not fit the memory budget."""
+
+
+# ---- what is raised ------------------------------------------------------------------------------------------------
+
+
+class _FileExists(ConflictError, FileExistsError):
+    pass
+
+
+def _os_kind(base: type[OSError]) -> type[StoreError]:
+    return type(
+        f"StoreIOError[{base.__name__}]", (StoreIOError, base), {"__module__": __name__, "__doc__": base.__doc__}
+    )
+
+
+_OS_KINDS: dict[int, type[StoreError]] = {
+    _errno.ENOENT: _os_kind(FileNotFoundError),
+    _errno.EACCES: _os_kind(PermissionError),
+    _errno.EPERM: _os_kind(PermissionError),
+    _errno.EISDIR: _os_kind(IsADirectoryError),
+    _errno.ENOTDIR: _os_kind(NotADirectoryError),
+    _errno.EEXIST: _os_kind(FileExistsError),
+}
+
+# The core's error codes and formats, by their names.
+_KINDS: dict[str, type[StoreError]] = {
+    "invalid_argument": InvalidArgument,
+    "not_found": TensorNotFound,
+    "corrupt": FormatError,
+    "unsupported": FormatError,
+    "limit": LimitError,
+    "io": StoreIOError,
+    "conflict": ConflictError,
+    "cancelled": OperationCancelled,
+    "shared": SharedTensorsError,
+    "no_data": NoDataError,
+}
+
+_PLACES: dict[str, type[StoreError]] = {
+    "safetensors": SafetensorsError,
+    "safetensors index": SafetensorsError,
+    "burnpack": BurnpackError,
+    "pytorch": PytorchError,
+}
+
+_Key = tuple[str, str, int]
+_CLASSES: dict[_Key, type[StoreError]] = {}
+_KEYS: dict[type[StoreError], _Key] = {}
+
+
+def _combine(kind: type[StoreError], place: type[StoreError] | None) -> type[StoreError]:
+    if place is None or issubclass(kind, place):
+        return kind
+    name = f"{place.__name__}[{kind.__name__}]"
+    return type(name, (kind, place), {"__module__": __name__, "__doc__": kind.__doc__})
+
+
+def _fill_table() -> None:
+    made: dict[tuple[type[StoreError], type[StoreError] | None], type[StoreError]] = {}
+
+    def enter(code: str, format: str, errno: int, kind: type[StoreError]) -> None:
+        place = _PLACES.get(format)
+        cls = made.setdefault((kind, place), _combine(kind, place))
+        _CLASSES[code, format, errno] = cls
+        _KEYS.setdefault(cls, (code, format, errno))
+
+    for format in ("", *_PLACES):
+        for code, kind in _KINDS.items():
+            enter(code, format, 0, kind)
+        for errno, kind in _OS_KINDS.items():
+            enter("io", format, errno, kind)
+        enter("conflict", format, _errno.EEXIST, _FileExists)
+
+
+_fill_table()
+
+
+def _class_of(code: str, format: str, errno: int) -> type[StoreError]:
+    if format not in _PLACES:
+        format = ""
+    return _CLASSES.get((code, format, errno)) or _CLASSES[code, format, 0]
+
+
+def _construct(cls: type[StoreError], text: str, message: str, path: str | None, errno: int) -> StoreError:
+    error = cls(errno, message, path) if issubclass(cls, OSError) else cls(text)
+    error._text = text
+    return error
+
+
+def from_core(
+    code: str,
+    format: str,
+    text: str,
+    message: str,
+    path: str | None,
+    tensor: str | None,
+    offset: int | None,
+    errno: int,
+    reference_text: str | None,
+) -> StoreError:
+    """The exception for an error of the C++ core. `text` is the whole sentence, `message` lacks the place."""
+    error = _construct(_class_of(code, format, errno), text, message, path, errno)
+    error.path = path
+    error.tensor = tensor
+    error.offset = offset
+    error.reference_text = reference_text
+    return error
+
+
+def make(
+    code: str, message: str, *, format: str = "", path: str | None = None, tensor: str | None = None
+) -> StoreError:
+    """An error raised on the Python side, of the same classes and with the same form of text as the core's."""
+    text = message if tensor is None else f"tensor '{tensor}': {message}"
+    if path is not None:
+        text = f"{path}: {text}"
+    return from_core(code, format, text, message, path, tensor, None, 0, None)
+
+
+def placed(error: StoreError, format: str) -> StoreError:
+    """The same error, as one about a file of `format`; the error itself when it is about a known format already."""
+    key = _KEYS.get(type(error))
+    if key is None or key[1]:
+        return error
+    return _rebuild((key[0], format, key[2]), error.args, getattr(error, "filename", None), dict(error.__dict__))
+
+
+def _rebuild(key: _Key, args: tuple[Any, ...], filename: str | None, state: dict[str, Any]) -> StoreError:
+    cls = _class_of(*key)
+    if issubclass(cls, OSError) and filename is not None and len(args) == 2:
+        args = (*args, filename)
+    error = cls(*args)
+    error.__dict__.update(state)
+    return error

@@ -1,0 +1,55 @@
+#pragma once
+
+// Counts every allocation of the program that includes this, to see what an operation costs. For one source file of a
+// program: it replaces operator new.
+
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace counted_memory {
+
+inline std::atomic<std::size_t> live{0};
+inline std::atomic<std::size_t> peak{0};
+
+// The most memory that was live while `operation` ran, beside what was there before.
+template <class Operation>
+std::size_t peak_of(Operation operation) {
+  const std::size_t before = live;
+  peak = before;
+  operation();
+  return peak - before;
+}
+
+}  // namespace counted_memory
+
+// All forms, because a sanitizer brings its own for those that are missing.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  void* memory = std::malloc(size);
+  if (memory == nullptr) return nullptr;
+  const std::size_t live = counted_memory::live += malloc_usable_size(memory);
+  if (live > counted_memory::peak) counted_memory::peak = live;
+  return memory;
+}
+
+void* operator new(std::size_t size) {
+  void* memory = operator new(size, std::nothrow);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+void* operator new[](std::size_t size) { return operator new(size); }
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return operator new(size, std::nothrow); }
+
+void operator delete(void* memory) noexcept {
+  if (memory != nullptr) counted_memory::live -= malloc_usable_size(memory);
+  std::free(memory);
+}
+
+void operator delete(void* memory, std::size_t) noexcept { operator delete(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { operator delete(memory); }
+void operator delete[](void* memory) noexcept { operator delete(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { operator delete(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { operator delete(memory); }

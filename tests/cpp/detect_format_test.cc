@@ -1,0 +1,98 @@
+#include <string>
+
+#include "check.h"
+#include "test_files.h"
+#include "weightstore/error.h"
+#include "weightstore/format.h"
+
+using namespace weightstore;
+using namespace std::string_literals;
+
+namespace {
+
+Format detected(std::string_view bytes) { return detect_format(*test_files::source_of(bytes)); }
+
+// What an unsupported file is said to be.
+std::string stranger(std::string_view bytes) {
+  const Error error = CHECK_THROWS(Error, detected(bytes));
+  CHECK(error.code() == ErrorCode::kUnsupported);
+  return error.message();
+}
+
+bool says(const std::string& message, std::string_view what) { return message.find(what) != std::string::npos; }
+
+}  // namespace
+
+TEST(formats_by_structure) {
+  CHECK(detected("\2\0\0\0\0\0\0\0{}"s) == Format::kSafetensors);
+  CHECK(detected("\x08\0\0\0\0\0\0\0 \n\t\r{}  "s) == Format::kSafetensors);
+  CHECK(detected("NRUB\1\0\0\0\0\0"s) == Format::kBurnpack);
+  CHECK(detected("{\"weight_map\":{}}") == Format::kSafetensorsIndex);
+  CHECK(detected(" {\n  \"metadata\": {") == Format::kSafetensorsIndex);
+  CHECK(detected("{}") == Format::kSafetensorsIndex);
+}
+
+TEST(a_header_that_begins_with_much_space_is_safetensors) {
+  // Padding in front, as page alignment makes it: the brace is behind what is looked at.
+  std::string file = "\0\x10\0\0\0\0\0\0"s + std::string(4094, ' ') + "{}";
+  CHECK(detected(file) == Format::kSafetensors);
+}
+
+TEST(a_length_may_look_like_any_signature) {
+  const auto with_length = [](std::string_view prefix) { return std::string(prefix) + "{\"a\":1}"; };
+  // A pickle's, gzip's and a ZIP's first bytes, as lengths of headers that were cut short: the reader says so.
+  CHECK(detected(with_length("\x80\2\0\0\0\0\0\0"s)) == Format::kSafetensors);
+  CHECK(detected(with_length("\x1f\x8b\0\0\0\0\0\0"s)) == Format::kSafetensors);
+  CHECK(detected(with_length("PK\3\4\0\0\0\0"s)) == Format::kSafetensors);
+  CHECK(detected(with_length("\x80\2\0\0\0\0\0\0"s) + std::string(1000, ' ')) == Format::kSafetensors);
+}
+
+TEST(strangers_are_named_with_what_to_do) {
+  CHECK(says(stranger("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"), "git lfs pull"));
+  CHECK(says(stranger("<!DOCTYPE html><html>"), "HTML"));
+  CHECK(says(stranger("\n <HTML lang=en>"), "HTML"));
+  CHECK(says(stranger("<?xml version=\"1.0\"?><Error>"), "XML"));
+  CHECK(says(stranger("PK\3\4\0\0\x08\x08\0\0\0\0"s + std::string(100, 'x')), "ZIP"));
+  CHECK(says(stranger("PK\3\4\x14\0\0\0\x08\0"s + std::string(100, '{')), "ZIP"));
+  CHECK(says(stranger("PK\5\6"s + std::string(18, '\0')), "ZIP"));
+  CHECK(says(stranger("\x80\2}q\0(X\1\0\0\0a"s), "pickle"));
+  CHECK(says(stranger("\x80\4\x95\0\0\0\0\0\0\0\0"s), "pickle"));
+  CHECK(says(stranger("GGUF\3\0\0\0"s), "GGUF"));
+  CHECK(says(stranger("\x93NUMPY\1\0v\0"s), "NumPy"));
+  CHECK(says(stranger("\x89HDF\r\n\x1a\n"s), "HDF5"));
+  CHECK(says(stranger("\x1f\x8b\x08\0abc"s), "gzip"));
+  CHECK(says(stranger("\x28\xb5\x2f\xfd"s), "zstd"));
+  CHECK(says(stranger(std::string(257, 'n') + "ustar" + std::string(250, '\0')), "tar"));
+}
+
+TEST(anything_else_is_left_to_the_readers_words) {
+  CHECK(detected("some text") == Format::kSafetensors);
+  CHECK(detected("\xFF") == Format::kSafetensors);
+  CHECK(detected("NRU") == Format::kSafetensors);
+}
+
+TEST(an_empty_file_is_said_to_be_empty) {
+  const Error error = CHECK_THROWS(Error, detected(""));
+  CHECK(error.code() == ErrorCode::kCorrupt);
+  CHECK(says(error.message(), "empty"));
+  CHECK_EQ(error.path(), "<memory>");
+}
+
+TEST(names_ask_for_formats) {
+  CHECK(format_of_name("model.safetensors") == Format::kSafetensors);
+  CHECK(format_of_name("MODEL.SAFETENSORS") == Format::kSafetensors);
+  CHECK(format_of_name("a.b.Bpk") == Format::kBurnpack);
+  for (const char* name :
+       {"", "model", "model.pt", ".bpk", ".safetensors", "safetensors", "model.safetensors.index.json", "model.bpk "}) {
+    CHECK(CHECK_THROWS(Error, format_of_name(name)).code() == ErrorCode::kInvalidArgument);
+  }
+}
+
+TEST(formats_have_names) {
+  CHECK_EQ(to_string(Format::kSafetensors), "safetensors");
+  CHECK_EQ(to_string(Format::kSafetensorsIndex), "safetensors index");
+  CHECK_EQ(to_string(Format::kBurnpack), "burnpack");
+  CHECK_EQ(to_string(Format::kUnknown), "unknown");
+}
+
+RUN_TESTS()

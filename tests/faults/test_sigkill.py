@@ -1,0 +1,107 @@
+"""Processes killed while they overwrite a file: the old file whole or a new one whole, and nothing left for long."""
+
+from __future__ import annotations
+
+import pytest
+
+KILLS = 25
+
+# Forks a writer again and again and kills it. Every version of the file is recognisable by each of its elements.
+# Arguments: path, durable, kills.
+SCRIPT = """
+import os, random, select, signal, sys, time
+import numpy as np
+import weightstore, weightstore.numpy as wn
+
+path, durable, kills = sys.argv[1], sys.argv[2] == "True", int(sys.argv[3])
+folder, name = os.path.split(path)
+rng = random.Random(7)
+
+def save(version):
+    tensors = {
+        "flat": np.full(1_500_000, version, "i4"),
+        "turned": np.full((500, 600), version, "i4").T,
+        "version": np.asarray(version),
+    }
+    wn.save_file(tensors, path, {"version": str(version)}, durable=durable, checksums=True)
+
+def version_of_whole_file():
+    with weightstore.open(path, verify="full") as file:
+        version = int(file.metadata["version"])
+        assert sorted(file) == ["flat", "turned", "version"]
+        for name in file:
+            array = file[name].numpy()
+            assert (array == version).all(), (name, version)
+        assert file["flat"].shape == (1_500_000,) and file["turned"].shape == (600, 500)
+    return version
+
+save(0)
+first = 0
+leftovers = 0
+for kill in range(kills):
+    ready, started = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(started, b"x")
+            version = first
+            while True:
+                version += 1
+                save(version)
+        finally:
+            os._exit(1)
+    os.close(started)
+    os.read(ready, 1)
+    os.close(ready)
+    time.sleep(rng.random() * 0.03)
+    os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+    found = version_of_whole_file()
+    assert found >= first, (found, first)
+    leftovers += len(os.listdir(folder)) - 1
+    first = found + 1
+    save(first)
+    assert version_of_whole_file() == first
+    assert os.listdir(folder) == [name], os.listdir(folder)
+print(leftovers)
+"""
+
+
+@pytest.mark.parametrize("durable", [True, False], ids=["durable", "quick"])
+@pytest.mark.parametrize("name", ["model.safetensors", "model.bpk"])
+def test_kills_leave_whole_files(run_child, tmp_path, name, durable):
+    run_child(SCRIPT, tmp_path / name, durable, KILLS)
+
+
+# Stops in the middle of a save for certain: the second tensor never comes. Arguments: path.
+STUCK = """
+import os, signal, sys
+import numpy as np
+import weightstore, weightstore.numpy as wn
+
+def never():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+a = np.ones(6 << 20, "u1")
+b = weightstore.DeferredTensor("U8", (6 << 20,), never)
+wn.save_file({"a": a, "b": b}, sys.argv[1], durable=False)
+"""
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.bpk"])
+def test_the_temporary_of_a_dead_writer_is_removed_by_the_next_save(run_child, tmp_path, name):
+    import numpy as np
+
+    import weightstore.numpy as wn
+
+    path = tmp_path / name
+    wn.save_file({"old": np.arange(9)}, path)
+    old = path.read_bytes()
+    with pytest.raises(AssertionError, match="exit code -9"):
+        run_child(STUCK, path)
+    assert path.read_bytes() == old
+    assert len(list(tmp_path.iterdir())) == 2, "the dead writer leaves its temporary"
+    wn.save_file({"other": np.arange(3)}, tmp_path / "other.safetensors", durable=False)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, "other.safetensors"])
+    assert path.read_bytes() == old

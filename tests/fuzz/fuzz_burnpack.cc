@@ -1,0 +1,149 @@
+// Any bytes: a table that keeps its promises, or an Error. A table's contents are planned and read again to the same.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/burnpack/quant_cbor.h"
+#include "weightstore/burnpack.h"
+#include "weightstore/error.h"
+
+using namespace weightstore;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void check_tensors(const TensorTable& table, std::uint64_t file_size) {
+  std::uint64_t last_end = 0;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const TensorInfo info = table[i];
+    require(info.begin <= info.end && info.end <= file_size);
+    require(info.begin == table.begin(i) && info.nbytes() == table.nbytes(i) && table.source_of(i) == 0);
+    require(info.name == table.name(i) && info.dtype == table.dtype(i) && info.shape == table.shape(i));
+    require(table.find(info.name) == i && table.at(info.name) == i);
+    if (info.nbytes() != 0) {
+      require(info.begin >= last_end);
+      last_end = info.end;
+    }
+    require((info.dtype == DType::kQFloat) == (info.quant != nullptr));
+    if (info.quant) {
+      require(burnpack::payload_fits(*info.quant, info.shape, info.nbytes()));
+      require(!to_string(*info.quant).empty());
+    } else {
+      require(contiguous_bytes(info.dtype, info.shape) == info.nbytes());
+    }
+  }
+  require(table.by_name().size() == table.size());
+  for (std::size_t i = 1; i < table.size(); ++i) {
+    require(table.name(table.by_name()[i - 1]) < table.name(table.by_name()[i]));
+  }
+}
+
+void check_maps(const TensorTable& table) {
+  for (std::size_t i = 0; i < table.metadata().size(); ++i) {
+    if (i != 0) require(table.metadata().key(i - 1) < table.metadata().key(i));
+    if (i < 64) require(table.metadata().find(table.metadata().key(i)) == table.metadata().value(i));
+  }
+  for (std::size_t i = 0; i < table.scalars().size(); ++i) {
+    if (i != 0) require(table.scalars().name(i - 1) < table.scalars().name(i));
+    if (i < 64) require(table.scalars().find(table.scalars().name(i)) == &table.scalars().value(i));
+  }
+}
+
+Writer contents_of(const TensorTable& table) {
+  Writer writer;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const TensorInfo info = table[i];
+    const SharedBytes view = table.sources()[0]->view(info.begin, info.nbytes()).value();
+    writer.add({info.name, info.dtype, info.shape, resident_bytes(view.bytes, view.owner), info.param_id, info.quant});
+  }
+  if (table.has_metadata()) writer.set_metadata(table.metadata());
+  for (std::size_t i = 0; i < table.scalars().size(); ++i) {
+    writer.set_scalar(table.scalars().name(i), table.scalars().value(i));
+  }
+  return writer;
+}
+
+std::string write(const Writer& contents, BurnCompat compat) {
+  const Layout layout = burnpack::plan(contents, compat);
+  std::string file = layout.header;
+  file.resize(static_cast<std::size_t>(layout.file_size), '\0');
+  for (const Layout::Placement& placement : layout.placements) {
+    require(placement.begin % 256 == 0 && placement.begin >= layout.header.size());
+    const ConstBytes bytes = contents.tensors()[placement.tensor].bytes->resident().value();
+    require(bytes.size() == placement.end - placement.begin);
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<std::byte*>(file.data()) + placement.begin);
+  }
+  return file;
+}
+
+bool same_scheme(const TensorInfo& a, const TensorInfo& b) {
+  if (!a.quant || !b.quant) return a.quant == b.quant;
+  return as_encoding(*a.quant, b.quant->encoding) == *b.quant;
+}
+
+void check_same(const TensorTable& a, const TensorTable& b, BurnCompat compat) {
+  require(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const TensorInfo one = a[i];
+    const TensorInfo other = b[b.at(one.name)];
+    const bool narrowed = compat == BurnCompat::k020 && one.dtype == DType::kBoolU8;
+    require(other.dtype == (narrowed ? DType::kBool : one.dtype));
+    require(one.shape == other.shape && one.param_id == other.param_id && one.nbytes() == other.nbytes());
+    require(same_scheme(one, other));
+    const auto bytes = a.sources()[0]->view(one.begin, one.nbytes())->bytes;
+    const auto other_bytes = b.sources()[0]->view(other.begin, other.nbytes())->bytes;
+    require(std::equal(bytes.begin(), bytes.end(), other_bytes.begin()));
+  }
+  require(a.metadata().size() == b.metadata().size() && a.scalars().size() == b.scalars().size());
+  for (std::size_t i = 0; i < a.metadata().size(); ++i) {
+    require(a.metadata().key(i) == b.metadata().key(i) && a.metadata().value(i) == b.metadata().value(i));
+  }
+  for (std::size_t i = 0; i < a.scalars().size(); ++i) {
+    require(a.scalars().name(i) == b.scalars().name(i));
+    require(a.scalars().value(i).index() == b.scalars().value(i).index());
+  }
+}
+
+TensorTable read(const std::string& file) {
+  return burnpack::read_table(memory_source(std::as_bytes(std::span(file))));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  TensorTable table;
+  try {
+    table = burnpack::read_table(memory_source({reinterpret_cast<const std::byte*>(data), size}));
+  } catch (const Error& error) {
+    require(error.format() == Format::kBurnpack);
+    require(error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kLimit ||
+            error.code() == ErrorCode::kUnsupported);
+    return 0;
+  }
+  require(!table.dialect().empty());
+  check_tensors(table, size);
+  check_maps(table);
+
+  const Writer contents = contents_of(table);
+  for (const BurnCompat compat : {BurnCompat::k020, BurnCompat::k021, BurnCompat::k022}) {
+    std::string file;
+    try {
+      file = write(contents, compat);
+    } catch (const Error& error) {
+      // Older releases lack some types and schemes; the newest has them all.
+      require(error.code() == ErrorCode::kInvalidArgument && compat != BurnCompat::k022);
+      continue;
+    }
+    const TensorTable again = read(file);
+    check_same(table, again, compat);
+    require(write(contents_of(again), compat) == file);
+  }
+  return 0;
+}

@@ -1,0 +1,54 @@
+// A shard index: what passes names plain files only, and survives being written and parsed again.
+
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "codec/json.h"
+#include "weightstore/error.h"
+#include "weightstore/safetensors.h"
+
+namespace {
+
+using namespace weightstore;
+
+void require(bool fact) {
+  if (!fact) std::abort();
+}
+
+std::optional<safetensors::ShardIndex> parse(std::string_view json) {
+  try {
+    return safetensors::parse_index(json);
+  } catch (const Error& error) {
+    require(error.code() == ErrorCode::kCorrupt);
+    require(error.format() == Format::kSafetensorsIndex);
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto index = parse({reinterpret_cast<const char*>(data), size});
+  if (!index) return 0;
+  const TextMap& map = index->weight_map;
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    const std::string_view file = map.value(i);
+    require(file.find_first_of(std::string_view("/\\:\0", 4)) == std::string_view::npos);
+    require(file.ends_with(".safetensors") && file != ".safetensors");
+    require(i == 0 || map.key(i - 1) < map.key(i));
+  }
+  JsonCursor metadata(index->metadata_json);
+  require(metadata.skip_value().front() == '{');
+
+  const std::string written = safetensors::write_index(map, 7, nullptr);
+  const auto again = parse(written);
+  require(again.has_value() && again->weight_map.size() == map.size());
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    require(again->weight_map.key(i) == map.key(i) && again->weight_map.value(i) == map.value(i));
+  }
+  require(safetensors::write_index(again->weight_map, 7, nullptr) == written);
+  return 0;
+}
