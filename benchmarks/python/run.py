@@ -17,7 +17,6 @@ if __package__ in (None, ""):  # run as a file
 from benchmarks.python import table
 from benchmarks.python.results import Results
 from benchmarks.python.runner import Runner
-from benchmarks.python.sample import REALTIME
 from benchmarks.python.tasks import TASKS, Task
 
 _PACKAGES = (
@@ -76,7 +75,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tasks", nargs="+", choices=[task.name for task in TASKS], help="only these")
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="only contestants whose name contains one of these")
     parser.add_argument("--patience", type=float, default=3, help="seconds to wait for a quiet machine (3)")
-    parser.add_argument("--realtime", action="store_true", help="for a busy machine: time at real-time priority (root)")
     parser.add_argument("--dir", type=Path, help="where to put files, four times the model and more")
     parser.add_argument("--json", type=Path, help="also write all samples here")
     return parser.parse_args()
@@ -86,8 +84,6 @@ def main() -> int:
     arguments = _arguments()
     gigabytes = arguments.gb or (0.2 if arguments.quick else 2)
     repeats = arguments.repeats or (2 if arguments.quick else 5)
-    if arguments.realtime:
-        os.environ[REALTIME] = "1"
     measured = []
     with tempfile.TemporaryDirectory(prefix="weightstore-bench-", dir=arguments.dir) as directory:
         runner = Runner(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import shutil
 import sys
 import time
@@ -24,8 +23,6 @@ from benchmarks.python.limits import Limits, extents
 from benchmarks.python.memory import PeakMemory
 from benchmarks.python.tasks import TASKS, Operation
 
-REALTIME = "WEIGHTSTORE_BENCH_REALTIME"  # set: the timed part runs before everything else on the machine
-
 _TORCH_DTYPES = {"F32": "float32", "BF16": "bfloat16"}
 
 
@@ -33,15 +30,11 @@ def measure(work: Callable[[], Any]) -> tuple[Any, float, int]:
     """The result, the seconds and the extra memory of a call."""
     gc.collect()
     gc.disable()
-    if REALTIME in os.environ:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))  # threads that the call starts inherit it
     peak = PeakMemory()
     start = time.perf_counter()
     result = work()
     seconds = time.perf_counter() - start
     extra = peak.extra_bytes()
-    if REALTIME in os.environ:
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     gc.enable()
     return result, seconds, extra
 

@@ -1,6 +1,6 @@
 #include "weightstore/error.h"
 
-#include <cstring>
+#include <system_error>
 #include <utility>
 
 namespace weightstore {
@@ -96,7 +96,7 @@ void Error::compose() {
   if (!path_.empty()) what_ += path_ + ": ";
   if (has_tensor_) what_ += "tensor '" + printable(tensor_) + "': ";
   what_ += message_;
-  if (os_errno_ != 0) what_ += std::string(": ") + std::strerror(os_errno_);
+  if (os_errno_ != 0) what_ += ": " + std::generic_category().message(os_errno_);
   if (offset_) what_ += " (at byte " + std::to_string(*offset_) + ")";
 }
 

@@ -1,6 +1,7 @@
 #include "shard_set.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "codec/json.h"
@@ -23,7 +24,7 @@ std::string read_text(const ByteSource& source, std::uint64_t limit) {
 }
 
 // The index's metadata as text: strings as they are, everything else as its JSON.
-TextMap metadata_of(std::string_view json) {
+TextMap index_metadata(std::string_view json) {
   TextMap metadata;
   JsonCursor cursor(json);
   std::string key_scratch;
@@ -38,6 +39,32 @@ TextMap metadata_of(std::string_view json) {
     cursor.fail("duplicate metadata key '" + printable(metadata.key(i)) + "'");
   }
   return metadata;
+}
+
+// Entries that two shards agree about. What a shard says of its own tensors is not the set's.
+TextMap common_entries(const TextMap& a, const TextMap& b) {
+  TextMap common;
+  for (std::size_t i = 0, k = 0; i < a.size() && k < b.size();) {
+    if (a.key(i) != b.key(k)) {
+      ++(a.key(i) < b.key(k) ? i : k);
+      continue;
+    }
+    if (a.value(i) == b.value(k) && a.key(i) != kChecksumKey) common.add(a.key(i), a.value(i));
+    ++i;
+    ++k;
+  }
+  return common;
+}
+
+// The set's metadata: the index's, and what all shards have in common beside it (such as `format`).
+TextMap merge(const TextMap& index, const TextMap& shards) {
+  TextMap merged = index;
+  for (std::size_t i = 0, k = 0; k < shards.size(); ++k) {
+    while (i < index.size() && index.key(i) < shards.key(k)) ++i;
+    if (i == index.size() || index.key(i) != shards.key(k)) merged.add(shards.key(k), shards.value(k));
+  }
+  merged.sort();
+  return merged;
 }
 
 std::vector<std::string_view> shard_names(const TextMap& weight_map) {
@@ -85,6 +112,7 @@ ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& 
   const std::vector<std::string_view> shards = shard_names(parsed.weight_map);
 
   ShardSet set;
+  std::optional<TextMap> common;
   for (const std::string_view shard : shards) {
     const std::filesystem::path path = index_path.parent_path() / shard;
     try {
@@ -93,13 +121,14 @@ ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& 
       if (const auto entry = table.metadata().find(kChecksumKey)) {
         set.checksum_entries.push_back({std::string(*entry), static_cast<std::uint32_t>(set.table.sources().size())});
       }
+      common = common_entries(common ? *common : table.metadata(), table.metadata());
       set.table.append(table);
     } catch (Error& error) {
       error.in_file(path.string());
       throw;
     }
   }
-  set.table.set_metadata(metadata_of(parsed.metadata_json));
+  set.table.set_metadata(merge(index_metadata(parsed.metadata_json), common.value_or(TextMap())));
   set.table.finish();
   check_index(parsed.weight_map, set.table, shards);
   return set;

@@ -60,7 +60,7 @@ def _refuse_strangers() -> None:
     import torch
 
     try:
-        torch.library.Library("store", "DEF")._destroy()
+        torch.library.Library("store", "DEF")._destroy()  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         raise ImportError(
             "another library in this process has registered the torch namespace 'store', which weightstore needs; "

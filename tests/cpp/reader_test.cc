@@ -1,11 +1,8 @@
-// Reader: the same bytes by every way out of a file, and what it says about files that are none.
+// Reader: the same bytes by every way out of a file.
 
 #include "weightstore/reader.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -79,17 +76,6 @@ std::vector<std::size_t> all(const Reader& reader) {
   for (std::size_t i = 0; i < reader.table().size(); ++i) tensors.push_back(i);
   return tensors;
 }
-
-// What is said when a file with these bytes is opened.
-Error refusal(std::string_view bytes) {
-  const TempDir dir;
-  test_files::write_file(dir / "m.safetensors", bytes);
-  const Error error = CHECK_THROWS(Error, Reader::open(dir / "m.safetensors"));
-  CHECK_EQ(error.path(), (dir / "m.safetensors").string());
-  return error;
-}
-
-bool says(const Error& error, std::string_view what) { return error.message().find(what) != std::string::npos; }
 
 }  // namespace
 
@@ -365,47 +351,6 @@ TEST(a_file_that_shrinks_is_an_error_without_a_mapping) {
   const Error error = CHECK_THROWS(Error, read(reader, last));
   CHECK(error.code() == ErrorCode::kIo);
   CHECK_EQ(error.path(), sample.path().string());
-}
-
-TEST(what_is_no_regular_file_is_refused_without_waiting) {
-  const TempDir dir;
-  CHECK_EQ(::mkfifo((dir / "fifo").c_str(), 0600), 0);
-  const Error fifo = CHECK_THROWS(Error, Reader::open(dir / "fifo"));
-  CHECK(fifo.code() == ErrorCode::kIo && says(fifo, "FIFO"));
-  const Error directory = CHECK_THROWS(Error, Reader::open(dir.path()));
-  CHECK(directory.code() == ErrorCode::kIo && directory.os_errno() == EISDIR && says(directory, "directory"));
-  const Error device = CHECK_THROWS(Error, Reader::open("/dev/zero"));
-  CHECK(device.code() == ErrorCode::kIo && says(device, "device"));
-  const Error absent = CHECK_THROWS(Error, Reader::open(dir / "absent"));
-  CHECK(absent.code() == ErrorCode::kIo && absent.os_errno() == ENOENT);
-  CHECK_EQ(absent.path(), (dir / "absent").string());
-}
-
-TEST(other_kinds_of_files_are_named) {
-  CHECK(says(refusal("version https://git-lfs.github.com/spec/v1\n"), "LFS"));
-  CHECK(says(refusal("<!DOCTYPE html>"), "HTML"));
-  CHECK(says(refusal(std::string("\x80\x02}q\0.", 6)), "pickle"));
-  CHECK(says(refusal(std::string("PK\3\4\x14\0\0\0\0\0", 10)), "ZIP"));
-  CHECK(says(refusal(""), "empty"));
-  CHECK(refusal("1234567").code() == ErrorCode::kCorrupt);
-  CHECK(refusal(std::string("\x80\x02\0\0\0\0\0\0{\"a\":", 13)).code() == ErrorCode::kCorrupt);
-}
-
-TEST(a_safetensors_file_may_begin_like_a_zip) {
-  // The header is as long as the letters PK and two control characters say, and nearly all of it is space.
-  constexpr std::uint64_t kLength = 0x04034B50;
-  const TempDir dir;
-  const std::string end = R"({"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
-  {
-    std::ofstream file(dir / "m.safetensors", std::ios::binary);
-    file << std::string("PK\3\4\0\0\0\0", 8);
-    const std::string space(1 << 20, ' ');
-    std::uint64_t left = kLength - end.size();
-    for (; left > space.size(); left -= space.size()) file << space;
-    file << space.substr(0, left) << end << "abcd";
-  }
-  const Reader reader = Reader::open(dir / "m.safetensors");
-  CHECK_EQ(read(reader, reader.table().at("t")), "abcd");
 }
 
 RUN_TESTS()

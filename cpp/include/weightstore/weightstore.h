@@ -5,6 +5,7 @@
 #include "weightstore/byte_producer.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/checksum.h"
+#include "weightstore/convert.h"
 #include "weightstore/dtype.h"
 #include "weightstore/error.h"
 #include "weightstore/format.h"

@@ -2,12 +2,10 @@
 
 #include <fcntl.h>
 
-#include <system_error>
-
 namespace weightstore::io {
 
 Error io_error(int os_errno, std::string_view what, std::string_view path) {
-  Error error(ErrorCode::kIo, std::string(what) + ": " + std::generic_category().message(os_errno));
+  Error error(ErrorCode::kIo, std::string(what));
   error.in_file(path).with_errno(os_errno);
   return error;
 }

@@ -14,7 +14,7 @@
 
 namespace weightstore::io {
 
-// An Error(kIo): "<what>: <text of os_errno>", with the path.
+// An Error(kIo) that says what failed, with errno and path.
 Error io_error(int os_errno, std::string_view what, std::string_view path);
 
 // Repeats a system call while a signal interrupts it.
