@@ -1,5 +1,6 @@
 #include "weightstore/text_map.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "name_order.h"
@@ -12,12 +13,10 @@ void TextMap::add(std::string_view key, std::string_view value) {
   if (end > std::numeric_limits<std::uint32_t>::max()) {
     throw Error(ErrorCode::kLimit, "metadata of more than 4 GiB");
   }
-  const auto key_offset = static_cast<std::uint32_t>(text_.size());
-  text_ += key;
-  const auto value_offset = static_cast<std::uint32_t>(text_.size());
-  text_ += value;
-  entries_.push_back({key_offset, static_cast<std::uint32_t>(key.size()), value_offset,
+  entries_.push_back({static_cast<std::uint32_t>(text_.size()), static_cast<std::uint32_t>(key.size()),
                       static_cast<std::uint32_t>(value.size())});
+  text_ += key;
+  text_ += value;
 }
 
 std::optional<std::string_view> TextMap::find(std::string_view wanted) const {
@@ -28,7 +27,13 @@ std::optional<std::string_view> TextMap::find(std::string_view wanted) const {
 }
 
 void TextMap::sort() {
-  sort_by_name(entries_, [this](const Entry& entry) { return slice(entry.key_offset, entry.key_length); });
+  const auto key_of = [this](const Entry& entry) { return key(entry); };
+  // Among so many keys so short there are duplicates; they are not worth memory for sorting faster.
+  if (text_.size() < 4 * entries_.size()) {
+    std::sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) { return key_of(a) < key_of(b); });
+  } else {
+    sort_by_name(entries_, key_of);
+  }
 }
 
 std::size_t TextMap::duplicate() const {

@@ -24,8 +24,11 @@ class TextMap {
 
   std::size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
-  std::string_view key(std::size_t i) const { return slice(entries_[i].key_offset, entries_[i].key_length); }
-  std::string_view value(std::size_t i) const { return slice(entries_[i].value_offset, entries_[i].value_length); }
+  std::string_view key(std::size_t i) const { return key(entries_[i]); }
+  std::string_view value(std::size_t i) const {
+    const Entry& entry = entries_[i];
+    return std::string_view(text_).substr(entry.offset + entry.key_length, entry.value_length);
+  }
   std::optional<std::string_view> find(std::string_view key) const;
 
   // Ascending by the keys' bytes.
@@ -35,13 +38,12 @@ class TextMap {
 
  private:
   struct Entry {
-    std::uint32_t key_offset;
+    std::uint32_t offset;  // of the key; the value follows it
     std::uint32_t key_length;
-    std::uint32_t value_offset;
     std::uint32_t value_length;
   };
-  std::string_view slice(std::uint32_t offset, std::uint32_t length) const {
-    return std::string_view(text_).substr(offset, length);
+  std::string_view key(const Entry& entry) const {
+    return std::string_view(text_).substr(entry.offset, entry.key_length);
   }
 
   std::string text_;
