@@ -24,7 +24,10 @@ def to_numpy(handle: TensorHandle) -> Array:
         array: Array = np.ndarray(handle.shape, dtype, memory)
     else:
         shape, offset, strides = handle._layout()
-        array = np.ndarray(shape, dtype, memory, offset, strides)
+        # Nothing has no place: an offset that numpy would find outside the memory.
+        array = (
+            np.ndarray(shape, dtype, memory, offset, strides) if 0 not in shape else np.ndarray(shape, dtype, memory)
+        )
     return _narrow_bool(array) if handle.dtype == _dtypes.WIDE_BOOL else array
 
 

@@ -149,6 +149,24 @@ TEST(files_of_sizes_around_the_blocks) {
   }
 }
 
+TEST(tensors_may_lie_anywhere_in_a_page) {
+  const TempDir dir;
+  const std::string text = bytes_for(0, 10 * kMiB);
+  const std::size_t page = 4096 - reinterpret_cast<std::uintptr_t>(text.data()) % 4096;
+  for (const std::size_t shift : {0, 1, 31, 32, 4095, 4080, 4065}) {
+    const std::string_view part = std::string_view(text).substr(page + shift, 9 * kMiB);
+    std::vector<NewTensor> tensors(1);
+    tensors[0].bytes = resident_bytes(as_bytes(part));
+    for (const bool sync : {false, true}) {
+      Plan plan;
+      plan.layout = {"", {{0, 0, part.size()}}, part.size()};
+      plan.tensors = tensors;
+      save(dir / "f", plan, durable(sync));
+      CHECK(read_file(dir / "f") == part);
+    }
+  }
+}
+
 TEST(many_small_tensors) {
   const TempDir dir;
   std::mt19937 random(1);

@@ -93,6 +93,23 @@ TEST(whole_files_in_pieces_of_all_kinds) {
   }
 }
 
+TEST(outputs_may_lie_anywhere_in_a_page) {
+  const Fixture file;
+  std::string out(kFileSize + 8192, '?');
+  char* page = out.data() + (4096 - reinterpret_cast<std::uintptr_t>(out.data()) % 4096);
+  for (const Cache cache : {Cache::kWarm, Cache::kCold}) {
+    for (const std::size_t shift : {0, 1, 8, 31, 32, 100, 4095}) {
+      std::fill(out.begin(), out.end(), '?');
+      const auto source = file.open(cache);
+      const MutableBytes bytes = std::as_writable_bytes(std::span(page + shift, kFileSize));
+      const std::vector<io::CopyJob> jobs{{source.get(), 0, bytes.first(700000), "a"},
+                                          {source.get(), 700000, bytes.subspan(700000), "b"}};
+      io::parallel_copy(jobs, {}, {});
+      CHECK(std::string_view(page + shift, kFileSize) == file.text);
+    }
+  }
+}
+
 TEST(scattered_overlapping_unsorted_ranges) {
   const Fixture file;
   std::mt19937 random(2);

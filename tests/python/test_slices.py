@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import weightstore
@@ -38,6 +38,7 @@ def result(indexed, key):
 
 
 @settings(deadline=None, max_examples=500)
+@example(shape=(0, 2), keys=[(Ellipsis, 1)])
 @given(shape=SHAPES, keys=st.lists(KEYS, min_size=1, max_size=3))
 def test_as_numpy(shape, keys):
     array = np.arange(np.prod(shape, dtype=int), dtype=np.int32).reshape(shape)

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "io/checked_io.h"
+#include "io/copy_bytes.h"
 #include "io/file_sink.h"
 #include "io/huge_buffer.h"
 
@@ -30,8 +30,8 @@ class BufferedSink final : public FileSink {
   void append(ConstBytes bytes) override {
     while (!bytes.empty()) {
       const ConstBytes part = bytes.first(std::min(bytes.size(), until_boundary()));
-      if (part.size() < kSmall) {
-        std::memcpy(space().data(), part.data(), part.size());
+      if (part.size() < kSmall || copies_slowly(position_ + waiting_, address_of(part.data()), part.size())) {
+        copy_bytes(space().data(), part.data(), part.size());
         advance(part.size());
       } else {
         add(const_cast<std::byte*>(part.data()), part.size());

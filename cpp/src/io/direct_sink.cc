@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/checked_io.h"
+#include "io/copy_bytes.h"
 #include "io/file_sink.h"
 #include "io/huge_buffer.h"
 
@@ -61,7 +62,7 @@ class DirectSink final : public FileSink {
     while (!bytes.empty()) {
       const MutableBytes to = space();
       const std::size_t count = std::min(to.size(), bytes.size());
-      std::memcpy(to.data(), bytes.data(), count);
+      copy_bytes(to.data(), bytes.data(), count);
       advance(count);
       bytes = bytes.subspan(count);
     }

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 
 #include "io/checked_io.h"
+#include "io/copy_bytes.h"
 #include "io/copy_plan.h"
 #include "io/huge_buffer.h"
 #include "io/page_cache.h"
@@ -29,6 +29,7 @@ namespace {
 constexpr std::uint64_t kSmallRequest = 2 * kBlockBytes;  // below, starting threads costs more than it gains
 constexpr std::uint64_t kSmallPiece = 64 << 10;           // below, a system call costs more than a copy
 constexpr std::uint64_t kNearby = 64 << 10;               // gaps up to this are read rather than skipped
+constexpr std::size_t kStep = 256 << 10;
 constexpr std::size_t kProbes = 8;
 
 // A descriptor for direct reads of one source, opened when first needed.
@@ -202,7 +203,7 @@ class Copy {
         copy_together(source, run.first(small), buffer);
       } else {
         small = 1;
-        copy_piece(source, run.front());
+        copy_piece(source, run.front(), buffer);
       }
       run = run.subspan(small);
     }
@@ -216,19 +217,32 @@ class Copy {
     scatter(run, begin, buffer.get());
   }
 
-  static void copy_piece(const ByteSource& source, const CopyPiece& piece) {
+  static void copy_piece(const ByteSource& source, const CopyPiece& piece, Buffer& buffer) {
     // A mapping of a file may raise SIGBUS and has page faults to pay for; a read has neither.
     if (source.descriptor() < 0) {
       if (const auto view = source.view(piece.offset, piece.length)) {
-        std::memcpy(piece.out, view->bytes.data(), piece.length);
+        copy_bytes(piece.out, view->bytes.data(), piece.length);
         return;
       }
     }
-    source.read_at(piece.offset, {piece.out, piece.length});
+    if (source.descriptor() >= 0 && copies_slowly(address_of(piece.out), piece.offset, piece.length)) {
+      copy_in_steps(source, piece, buffer.get() + piece.offset % kDirectAlignment);
+    } else {
+      source.read_at(piece.offset, {piece.out, piece.length});
+    }
+  }
+
+  // Through memory that stays in the inner cache; `step` lies in its page as the piece does in the file.
+  static void copy_in_steps(const ByteSource& source, const CopyPiece& piece, std::byte* step) {
+    for (std::size_t done = 0; done < piece.length; done += kStep) {
+      const std::size_t count = std::min<std::size_t>(kStep, piece.length - done);
+      source.read_at(piece.offset + done, {step, count});
+      copy_bytes(piece.out + done, step, count);
+    }
   }
 
   static void scatter(std::span<const CopyPiece> run, std::uint64_t begin, const std::byte* buffer) {
-    for (const CopyPiece& piece : run) std::memcpy(piece.out, buffer + (piece.offset - begin), piece.length);
+    for (const CopyPiece& piece : run) copy_bytes(piece.out, buffer + (piece.offset - begin), piece.length);
   }
 
   const std::span<const CopyJob> jobs_;
