@@ -19,5 +19,6 @@ void init_reader(py::module_& m);
 void init_writer(py::module_& m);
 void init_convert(py::module_& m);
 void init_dlpack(py::module_& m);
+void init_pytorch(py::module_& m);
 
 }  // namespace weightstore::python

@@ -13,4 +13,5 @@ PYBIND11_MODULE(_core, m) {
   init_writer(m);
   init_convert(m);
   init_dlpack(m);
+  init_pytorch(m);
 }
