@@ -8,6 +8,7 @@ import enum
 import io
 import math
 import pickle
+import zipfile
 
 import pytest
 from hypothesis import given, settings
@@ -134,8 +135,6 @@ def test_what_does_not_fit_is_named(value, text):
         read_config(save(value), into=Config)
 
 
-
-
 def test_objects_are_refused_or_none():
     data = save({"a": 1, "object": collections.UserDict(k=1)})
     with pytest.raises(PytorchError, match="UserDict"):
@@ -175,8 +174,6 @@ def test_any_plain_data_comes_back(value, protocol):
 
 
 def archive(data: bytes) -> bytes:
-    import zipfile
-
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as file:
         file.writestr("archive/data.pkl", data)

@@ -323,7 +323,12 @@ def test_a_deflated_pickle_is_read_and_a_deflated_storage_is_not():
 
 def test_conversion(tmp_path):
     whole = torch.arange(24.0)
-    state = {"a": whole.reshape(4, 6), "t": whole.reshape(4, 6).T, "half": whole.half(), "e": torch.ones(1).expand(3, 3)}
+    state = {
+        "a": whole.reshape(4, 6),
+        "t": whole.reshape(4, 6).T,
+        "half": whole.half(),
+        "e": torch.ones(1).expand(3, 3),
+    }
     torch.save(state, tmp_path / "x.pt")
     for target in ("x.safetensors", "x.bpk"):
         weightstore.convert(tmp_path / "x.pt", tmp_path / target)

@@ -59,7 +59,7 @@ def test_changed_bytes_are_refused_or_harmless():
     draw = random.Random(5)
     for zipped in (True, False):
         data = save(STATE, zipped)
-        for _ in range(3000):
+        for _ in range(1000):
             changed = bytearray(data)
             changed[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
             for opaque in ("error", "skip"):
@@ -206,8 +206,13 @@ def test_sharing_has_a_limit():
 
 def pickle_of_tensor(key=b"0", numel=4, offset=0, size=(4,), stride=(1,)) -> bytes:
     """The instructions for one tensor of floats."""
-    number = lambda n: pickle.dumps(n, 2)[2:-1]
-    text = lambda t: b"X" + struct.pack("<I", len(t)) + t
+
+    def number(n) -> bytes:
+        return pickle.dumps(n, 2)[2:-1]
+
+    def text(t: bytes) -> bytes:
+        return b"X" + struct.pack("<I", len(t)) + t
+
     return (
         b"ctorch._utils\n_rebuild_tensor_v2\n("
         + b"("
@@ -335,10 +340,14 @@ def test_archives_that_two_readers_could_see_differently_are_refused():
         "not utf-8": patched(good, (first + 46, b"\xff"), (30, b"\xff")),
     }
     weightstore.open(good)
+    passed = []
     for name, data in cases.items():
-        with pytest.raises(FormatError):
+        try:
             weightstore.open(data)
-            pytest.fail(name)
+        except FormatError:
+            continue
+        passed.append(name)
+    assert passed == []
 
 
 @pytest.mark.parametrize(
