@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import _aliases, _core, _dtypes, _load, _save, _torch_library, errors
+from . import _aliases, _core, _dtypes, _load, _save, _tensors, _torch_library, errors
 from ._deferred import DeferredTensor
 from ._file import Backend, open
 from ._progress import Progress
