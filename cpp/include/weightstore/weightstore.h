@@ -12,6 +12,7 @@
 #include "weightstore/progress.h"
 #include "weightstore/reader.h"
 #include "weightstore/tensor.h"
+#include "weightstore/transform.h"
 #include "weightstore/value.h"
 #include "weightstore/version.h"
 #include "weightstore/writer.h"
