@@ -13,9 +13,9 @@
 
 namespace weightstore {
 
-// Writes the transpose of a row-major matrix of `rows` x `columns` elements of 1, 2, 4, 8 or 16 bytes to `out`, which has
-// the size of `in` and does not overlap it. Neither need be aligned. `threads` of 0: as many as the machine gains from.
-// Throws Error(kInvalidArgument) when sizes do not fit, Error(kUnsupported) for other elements.
+// Writes the transpose of a row-major matrix of `rows` x `columns` elements of 1, 2, 4, 8 or 16 bytes to `out`, which
+// has the size of `in` and does not overlap it. Neither need be aligned. `threads` of 0: as many as the machine gains
+// from. Throws Error(kInvalidArgument) when sizes do not fit, Error(kUnsupported) for other elements.
 void transpose(ConstBytes in, std::size_t item_bytes, std::uint64_t rows, std::uint64_t columns, MutableBytes out,
                unsigned threads = 0);
 
@@ -23,11 +23,11 @@ void transpose(ConstBytes in, std::size_t item_bytes, std::uint64_t rows, std::u
 bool can_cast(DType from, DType to);
 
 // Converts numbers from one type to another, to the nearest and of two equally near ones to the even. What is too large
-// becomes infinite; subnormal numbers are kept; a NaN stays a NaN, with its sign and the leading bits of its payload. F64
-// goes to F16 and BF16 through F32. All this is as in PyTorch, whose `.to()` gives the same bits, except that it makes
-// one NaN or another of all NaNs that become BF16.
-// `out` has room for as many numbers as `in` holds and does not overlap it. Neither need be aligned. Throws
-// Error(kUnsupported) where can_cast() is false, Error(kInvalidArgument) when sizes do not fit.
+// becomes infinite; subnormal numbers are kept; a NaN stays a NaN, with its sign and the leading bits of its payload.
+// F64 goes to F16 and BF16 through F32. All this is as in PyTorch, whose `.to()` gives the same bits, except that it
+// makes one NaN or another of all NaNs that become BF16. `out` has room for as many numbers as `in` holds and does not
+// overlap it. Neither need be aligned. Throws Error(kUnsupported) where can_cast() is false, Error(kInvalidArgument)
+// when sizes do not fit.
 void cast(ConstBytes in, DType from, DType to, MutableBytes out, unsigned threads = 0);
 
 // Bytes that the other type needs for what takes `bytes` in the first. Throws as cast() does.

@@ -30,8 +30,7 @@ bool can_cast(DType from, DType to) { return is_float(from) && is_float(to); }
 std::uint64_t cast_size(std::uint64_t bytes, DType from, DType to) {
   if (!can_cast(from, to)) {
     throw Error(ErrorCode::kUnsupported, "cannot convert " + std::string(name_of(from)) + " to " +
-                                             std::string(name_of(to)) +
-                                             "; casts are between F16, BF16, F32 and F64");
+                                             std::string(name_of(to)) + "; casts are between F16, BF16, F32 and F64");
   }
   const std::uint64_t item = bits_of(from) / 8;
   const auto size = checked_mul(bytes / item, bits_of(to) / 8);

@@ -7,7 +7,9 @@
 namespace weightstore::transform {
 
 template <DType kType>
-inline constexpr std::size_t kBytes = kType == DType::kF64 ? 8 : kType == DType::kF32 ? 4 : 2;
+inline constexpr std::size_t kBytes = kType == DType::kF64   ? 8
+                                      : kType == DType::kF32 ? 4
+                                                             : 2;
 
 template <template <DType, DType> class Kernel, DType kFrom>
 CastKernel kernel_from(DType to) {

@@ -134,7 +134,8 @@ struct Vector {
   }
 };
 
-// Not every compiler's __builtin_cpu_supports() knows F16C; where the system saves AVX2's registers, F16C needs no more.
+// Not every compiler's __builtin_cpu_supports() knows F16C; where the system saves AVX2's registers, F16C needs no
+// more.
 bool has_instructions() {
   unsigned eax, ebx, ecx, edx;
   return __builtin_cpu_supports("avx2") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;

@@ -17,8 +17,8 @@ constexpr std::uint32_t widen_f16(std::uint16_t half) {
     return sign | std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
   }
   std::uint32_t bits = (magnitude << 13) + kRebias;
-  if (magnitude >= 0x7c00) bits += kRebias;        // infinity, NaN
-  if (magnitude > 0x7c00) bits |= 0x0040'0000u;    // quiet, as the instruction makes it
+  if (magnitude >= 0x7c00) bits += kRebias;      // infinity, NaN
+  if (magnitude > 0x7c00) bits |= 0x0040'0000u;  // quiet, as the instruction makes it
   return sign | bits;
 }
 

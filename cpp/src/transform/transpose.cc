@@ -27,12 +27,12 @@ void transpose(ConstBytes in, std::size_t item_bytes, std::uint64_t rows, std::u
                unsigned threads) {
   transform::check_matrix(in.size(), item_bytes, rows, columns);
   if (out.size() != in.size()) {
-    throw Error(ErrorCode::kInvalidArgument, "the matrix has " + std::to_string(in.size()) + " bytes, the output " +
-                                                 std::to_string(out.size()));
+    throw Error(ErrorCode::kInvalidArgument,
+                "the matrix has " + std::to_string(in.size()) + " bytes, the output " + std::to_string(out.size()));
   }
   if (rows <= 1 || columns <= 1) return io::copy_bytes(out.data(), in.data(), in.size());
-  transform::transpose_part({in.data(), columns * item_bytes, rows, columns, item_bytes}, out.data(),
-                            rows * item_bytes, threads);
+  transform::transpose_part({in.data(), columns * item_bytes, rows, columns, item_bytes}, out.data(), rows * item_bytes,
+                            threads);
 }
 
 }  // namespace weightstore

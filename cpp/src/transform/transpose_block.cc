@@ -20,7 +20,9 @@ namespace {
 
 // Elements on a side of a tile.
 template <std::size_t kItem>
-inline constexpr std::size_t kTile = kItem == 1 ? 128 : kItem <= 4 ? 64 : 256 / kItem;
+inline constexpr std::size_t kTile = kItem == 1   ? 128
+                                     : kItem <= 4 ? 64
+                                                  : 256 / kItem;
 
 // Outputs below this stay in the cache.
 constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
@@ -131,8 +133,8 @@ struct Tile {
     }
     transpose_scalars<kItem>(in + even_columns * kItem, stride, even_rows, columns - even_columns,
                              transposed + even_columns * kRow, kRow);
-    transpose_scalars<kItem>(in + even_rows * stride, stride, rows - even_rows, columns,
-                             transposed + even_rows * kItem, kRow);
+    transpose_scalars<kItem>(in + even_rows * stride, stride, rows - even_rows, columns, transposed + even_rows * kItem,
+                             kRow);
   }
 
   void put_to(std::byte* out, std::size_t stride, std::size_t rows, std::size_t columns, bool stream) const {
