@@ -11,6 +11,7 @@
 #include "io/huge_buffer.h"
 #include "io/parallel.h"
 #include "io/parallel_copy.h"
+#include "renamed_tensors.h"
 #include "shard_set.h"
 #include "slice.h"
 #include "weightstore/burnpack.h"
@@ -142,6 +143,32 @@ Reader Reader::open(std::shared_ptr<const ByteSource> source, const ReadOptions&
 
 Reader Reader::from_static(ConstBytes bytes, const ReadOptions& options) {
   return open(memory_source(bytes, nullptr, "<static>"), options);
+}
+
+Reader Reader::renamed(const NameHooks& hooks) const {
+  const TensorTable& table = state_->table;
+  const RenamedTensors renamed = rename_tensors(table, hooks);
+  auto state = std::make_shared<State>();
+  state->format = state_->format;
+  state->options = state_->options;
+
+  TextMap metadata = table.metadata();
+  if (!state_->checksum_entries.empty()) {
+    const std::string entry = renamed.checksums(state_->make_checksums());
+    metadata = with_checksum_entry(metadata, entry);
+    state->checksum_entries.push_back({entry, std::nullopt});
+  }
+  state->table = renamed.table(std::move(metadata));
+  if (state_->checksums) {
+    auto checksums = std::make_unique<ChecksumTable>(state->make_checksums());
+    for (std::size_t i = 0; i < state->table.size(); ++i) {
+      // What was found right stays so.
+      const std::size_t before = renamed.numbers[i];
+      if (checksums->expected(i) && !state_->checksums->needs_check(before)) checksums->check(i, *checksums->expected(i));
+    }
+    state->checksums = std::move(checksums);
+  }
+  return Reader(std::move(state));
 }
 
 Format Reader::format() const { return state_->format; }

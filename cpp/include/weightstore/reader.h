@@ -17,6 +17,8 @@
 
 namespace weightstore {
 
+struct NameHooks;  // rename.h
+
 // What a header may ask of us. The defaults are the formats' own limits, except for the rank, which they leave open.
 struct Limits {
   std::uint64_t rank = 65'536;  // dimensions of one tensor
@@ -70,6 +72,11 @@ class Reader {
 
   // Static data, such as a file linked into the program: views point into it and it is never copied or freed.
   static Reader from_static(ConstBytes bytes, const ReadOptions& options = {});
+
+  // The same file under other names, without the tensors that are not kept; shares what is open and reads nothing.
+  // Metadata and scalars stay, and checksums follow their tensors. Throws Error(kInvalidArgument) naming two tensors that
+  // would have the same name.
+  Reader renamed(const NameHooks& hooks) const;
 
   Format format() const;
   const TensorTable& table() const;
