@@ -1,4 +1,4 @@
-"""Stores the weights of models: SafeTensors and Burnpack, fast and safe.
+"""Stores the weights of models: SafeTensors and Burnpack, fast and safe; reads the files of torch.save() too.
 
 >>> import weightstore
 >>> with weightstore.open("model.safetensors") as f:
@@ -9,6 +9,7 @@ verbs write Burnpack when the path ends in `.bpk`.
 """
 
 from . import errors
+from ._config import read_config
 from ._convert import convert
 from ._core import __version__
 from ._deferred import DeferredTensor
@@ -62,5 +63,6 @@ __all__ = [
     "convert",
     "errors",
     "open",
+    "read_config",
     "safe_open",
 ]
