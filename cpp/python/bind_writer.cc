@@ -92,6 +92,13 @@ void init_writer(py::module_& m) {
   py::class_<Writer>(m, "Writer", "What shall be in a file.")
       .def(py::init<>())
       .def("__len__", [](const Writer& w) { return w.tensors().size(); })
+      .def(
+          "add",
+          [](Writer& w, const py::str& name, const std::string& dtype, Shape shape, std::shared_ptr<ByteProducer> bytes,
+             std::optional<std::uint64_t> id) {
+            w.add(new_tensor(name, dtype, std::move(shape), std::move(bytes), id));
+          },
+          py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("bytes").none(false), param_id)
       .def("add_memory", &add_memory, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
            py::arg("nbytes"), py::arg("owner"), param_id, "Row-major memory that `owner` keeps alive.")
       .def("add_strided", &add_strided, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
