@@ -65,10 +65,12 @@ def write(
     overwrite: bool,
     progress: Progress | bool | None,
     max_shard_size: int | str | None,
+    format: str | None = None,
 ) -> None:
-    """Writes a planned file, or shards and their index when it is larger than max_shard_size."""
+    """Writes a planned file, or shards and their index when it is larger than max_shard_size. The path tells the format,
+    unless it is given."""
     path = os.fspath(filename)
-    format = format_of(path)
+    format = format or format_of(path)
     limit = parse_size(DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size)
     if format == "safetensors" and max_shard_size is not None and writer.nbytes() > limit:
         format, path = "safetensors index", path.removesuffix(".safetensors") + INDEX_ENDING
