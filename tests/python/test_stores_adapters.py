@@ -41,7 +41,12 @@ def test_linear_weights_are_transposed(adapter):
 
 @pytest.mark.parametrize("adapter", [PyTorchToBurnAdapter(), BurnToPyTorchAdapter()])
 def test_everything_else_stays(adapter):
-    for path, containers in [("fc.bias", ["Linear"]), ("conv.weight", ["Conv2d"]), ("weight", []), ("e.weight", ["Embedding"])]:
+    for path, containers in [
+        ("fc.bias", ["Linear"]),
+        ("conv.weight", ["Conv2d"]),
+        ("weight", []),
+        ("e.weight", ["Embedding"]),
+    ]:
         before = snapshot(path, np.zeros((3, 2) if path.endswith("weight") else (3,)), *containers)
         after = adapter.adapt(before)
         assert (after.full_path, after.shape) == (path, before.shape)
@@ -139,7 +144,9 @@ def test_a_torch_file_into_a_module_of_burns_layout():
 
 
 def test_half_precision_there_and_back():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.LayerNorm(4), nn.PReLU(), nn.InstanceNorm1d(4, affine=True))
+    model = nn.Sequential(
+        nn.Linear(4, 4), nn.BatchNorm1d(4), nn.LayerNorm(4), nn.PReLU(), nn.InstanceNorm1d(4, affine=True)
+    )
     store = SafetensorsStore.from_bytes(None).with_to_adapter(HalfPrecisionAdapter())
     store.collect_from(model)
     types = {name: snapshot.dtype for name, snapshot in store.get_all_snapshots().items()}
@@ -149,7 +156,9 @@ def test_half_precision_there_and_back():
     assert types["1.weight"] == types["1.running_mean"] == "F32"
     assert types["1.num_batches_tracked"] == "I64"
 
-    other = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.LayerNorm(4), nn.PReLU(), nn.InstanceNorm1d(4, affine=True))
+    other = nn.Sequential(
+        nn.Linear(4, 4), nn.BatchNorm1d(4), nn.LayerNorm(4), nn.PReLU(), nn.InstanceNorm1d(4, affine=True)
+    )
     store.with_from_adapter(HalfPrecisionAdapter()).apply_to(other)
     assert all(parameter.dtype == torch.float32 for parameter in other.parameters())
     assert torch.equal(other[0].weight, model[0].weight.half().float())
@@ -160,8 +169,26 @@ def test_half_precision_by_layer():
         return adapter.adapt(snapshot("x.weight", np.zeros(2, kind), layer)).dtype
 
     adapter = HalfPrecisionAdapter()
-    layers = ["Linear", "Embedding", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
-    for layer in [*layers, "DeformConv2d", "LayerNorm", "GroupNorm", "InstanceNorm", "InstanceNorm2d", "RMSNorm", "PReLU"]:
+    layers = [
+        "Linear",
+        "Embedding",
+        "Conv1d",
+        "Conv2d",
+        "Conv3d",
+        "ConvTranspose1d",
+        "ConvTranspose2d",
+        "ConvTranspose3d",
+    ]
+    for layer in [
+        *layers,
+        "DeformConv2d",
+        "LayerNorm",
+        "GroupNorm",
+        "InstanceNorm",
+        "InstanceNorm2d",
+        "RMSNorm",
+        "PReLU",
+    ]:
         assert dtype(adapter, layer) == "F16"
     assert dtype(adapter, "BatchNorm2d") == "F32"
     assert dtype(adapter.with_module("BatchNorm2d"), "BatchNorm2d") == "F16"
@@ -229,7 +256,9 @@ def test_chains_pipe():
 
 
 def test_alternative_names_of_chains():
-    assert Rename("gamma", "weight").chain(Rename("weight", "scale")).get_alternative_param_name("gamma", "L") == "scale"
+    assert (
+        Rename("gamma", "weight").chain(Rename("weight", "scale")).get_alternative_param_name("gamma", "L") == "scale"
+    )
     assert Rename("gamma", "weight").chain(Rename("x", "y")).get_alternative_param_name("gamma", "L") == "weight"
     assert Rename("x", "y").chain(Rename("gamma", "weight")).get_alternative_param_name("gamma", "L") == "weight"
     assert Rename("x", "y").chain(Rename("z", "y")).get_alternative_param_name("gamma", "L") is None

@@ -112,7 +112,9 @@ def test_other_ways_to_make_one():
     assert "regex '^a'" in repr(PathFilter().with_regex("^a").with_full_path("b"))
 
 
-NAMES = st.lists(st.sampled_from(["encoder", "decoder", "0", "1", "weight", "bias"]), min_size=1, max_size=4).map(".".join)
+NAMES = st.lists(st.sampled_from(["encoder", "decoder", "0", "1", "weight", "bias"]), min_size=1, max_size=4).map(
+    ".".join
+)
 
 
 @given(
