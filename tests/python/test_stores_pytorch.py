@@ -181,26 +181,30 @@ def test_from_torch_to_safetensors_without_a_model(tmp_path):
     assert torch.equal(target.get_snapshot("fc2.weight").torch(), source.fc2.weight)
 
 
+def flattened(value, path=""):
+    """Every tensor in nested dicts, by its dotted name."""
+    if torch.is_tensor(value):
+        return {path: value.detach()}
+    if not isinstance(value, dict):
+        return {}
+    found = {}
+    for key, item in value.items():
+        found |= flattened(item, f"{path}.{key}" if path else str(key))
+    return found
+
+
 def test_every_fixture_has_the_values_torch_reads(testdata):
     compared = 0
     for path in sorted((testdata / "fixtures" / "pytorch").glob("*.pt")):
         try:
-            expected = torch.load(path, weights_only=True)
+            expected = flattened(torch.load(path, weights_only=True))
         except Exception:
             continue
-        if not isinstance(expected, dict):
-            continue
-        for name, snapshot in PytorchStore.from_file(path).get_all_snapshots().items():
-            value = expected
-            for part in name.split("."):
-                value = (
-                    value.get(part, value.get(int(part)) if part.isdigit() else None)
-                    if name not in value
-                    else value[name]
-                )
-                if torch.is_tensor(value):
-                    break
-            if torch.is_tensor(value):
-                assert torch.equal(snapshot.torch().nan_to_num(7), value.detach().nan_to_num(7)), (path.name, name)
-                compared += 1
-    assert compared >= 25
+        store = PytorchStore.from_file(path)
+        assert store.keys() == sorted(expected), path.name
+        for name, tensor in expected.items():
+            found = store.get_snapshot(name).torch()
+            assert found.dtype == tensor.dtype, (path.name, name)
+            assert torch.equal(found.nan_to_num(7), tensor.nan_to_num(7)), (path.name, name)
+            compared += 1
+    assert compared >= 40
