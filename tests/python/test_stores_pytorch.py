@@ -51,9 +51,7 @@ def test_a_state_dict(tmp_path, legacy):
     assert store.get_snapshot("fc1.weight").shape == (10, 5)
     result = store.apply_to(target)
     assert result.applied == list(source.state_dict())
-    assert all(
-        torch.equal(one, other) for one, other in zip(source.state_dict().values(), target.state_dict().values())
-    )
+    assert all(torch.equal(tensor, target.state_dict()[name]) for name, tensor in source.state_dict().items())
 
 
 @pytest.mark.parametrize("zero_copy", [False, True])
