@@ -76,6 +76,9 @@ struct Reader::State {
     }
   }
 
+  // Threads fill the outputs in no order, so that shared memory would end up with some of each tensor.
+  void check_apart(std::span<const Request> requests) const;
+
   ChecksumTable make_checksums() const {
     ChecksumTable result(table.size());
     for (const ChecksumEntry& entry : checksum_entries) result.add(entry, table);
@@ -189,6 +192,22 @@ void Reader::read_slice(std::size_t tensor, std::span<const SliceDim> dims, Muta
   state_->rethrow(error, tensor);
 }
 
+void Reader::State::check_apart(std::span<const Request> requests) const {
+  std::vector<const Request*> order;
+  order.reserve(requests.size());
+  for (const Request& request : requests) {
+    if (!request.out.empty()) order.push_back(&request);
+  }
+  const auto address = [](const Request* request) { return reinterpret_cast<std::uintptr_t>(request->out.data()); };
+  std::sort(order.begin(), order.end(), [&](const Request* a, const Request* b) { return address(a) < address(b); });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (address(order[i]) - address(order[i - 1]) >= order[i - 1]->out.size()) continue;
+    throw Error(ErrorCode::kInvalidArgument, "its output shares memory with that of tensor '" +
+                                                 printable(table.name(order[i - 1]->tensor)) + "'; read one of them")
+        .in_tensor(table.name(order[i]->tensor));
+  }
+}
+
 void Reader::read_many(std::span<const Request> requests, const Progress& progress) const {
   std::vector<io::CopyJob> jobs;
   jobs.reserve(requests.size());
@@ -202,6 +221,7 @@ void Reader::read_many(std::span<const Request> requests, const Progress& progre
     jobs.push_back({&state_->source_of(request.tensor), state_->table.begin(request.tensor), request.out,
                     state_->table.name(request.tensor)});
   }
+  state_->check_apart(requests);
   try {
     io::parallel_copy(jobs, {state_->options.threads, state_->options.direct}, progress);
   } catch (Error& error) {

@@ -55,7 +55,8 @@ def _over(memory: Memory, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.T
     if len(memory) == 0:
         return torch.empty(shape, dtype=dtype, device="cpu")
     tensor = torch.frombuffer(memory, dtype=dtype)
-    return tensor if len(shape) == 1 else tensor.view(shape)
+    # In place, so that it is no view of another tensor; and quicker.
+    return tensor if len(shape) == 1 else tensor.resize_(shape)
 
 
 def _dtype_for(name: str, dtype: str) -> torch.dtype:

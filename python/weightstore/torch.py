@@ -173,8 +173,8 @@ def _check(tensors: Mapping[str, Any]) -> None:
         resident[name] = value
     if sparse:
         raise ValueError(
-            f"You are trying to save a sparse tensors: `{sparse}` which this library does not support. You can make it a"
-            " dense tensor before saving with `.to_dense()` but be aware this might make a much larger file than needed."
+            f"cannot save sparse tensors: {', '.join(sparse)}. Save what they are made of (indices and values), or"
+            " `tensor.to_dense()`, which may be far larger"
         )
     _aliases.check_not_shared(resident)
 
