@@ -38,6 +38,8 @@ def commit(plan: Plan, *, zero_copy: bool, progress: Progress | None) -> None:
             if batch.setdefault(source.name, job) is job:
                 continue
         single.append(job)
+    for _, batch in fills.values():
+        single += [batch.pop(name) for name in _overlapping(batch)]
     _Commit(plan, zero_copy, progress).run(fills, adoptions, single)
     for slot, param_id in plan.new_ids:
         _param_ids.give_id(slot.owner, slot.key, param_id)
@@ -123,6 +125,18 @@ class _Commit:
             names = ", ".join(self._replaced[:10]) + (", ..." if len(self._replaced) > 10 else "")
             error.add_note(f"{len(self._replaced)} parameters had been replaced by then, wholly or in part: {names}")
         return error
+
+
+def _overlapping(jobs: dict[str, Job]) -> list[str]:
+    """Those whose memory is also another's: they are filled one after the other."""
+    ranges = sorted((*_module.memory_range(job.slots[0].value), name) for name, job in jobs.items())
+    found: list[str] = []
+    reach = 0
+    for begin, end, name in ranges:
+        if begin < reach and end > begin:
+            found.append(name)
+        reach = max(reach, end)
+    return found
 
 
 def _needs_memory(job: Job) -> bool:

@@ -158,6 +158,15 @@ def identity(value: Any) -> Hashable:
     return id(value)
 
 
+def memory_range(value: Any) -> tuple[int, int]:
+    """First byte and end of what a tensor's elements touch; nothing for tensors on another device."""
+    if not is_tensor(value):
+        return np.lib.array_utils.byte_bounds(value) if value.size else (0, 0)
+    from . import _aliases
+
+    return _aliases.memory_range(value) if value.device.type == "cpu" else (0, 0)
+
+
 def can_replace(slot: Slot) -> bool:
     return slot.kind != "item" or isinstance(slot.owner, (MutableMapping, list))
 

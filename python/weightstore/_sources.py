@@ -79,6 +79,12 @@ class FileTensor(Source):
     def own(self) -> Any:
         return self.file._reader.load([self.number])[0]
 
+    def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
+        if self.dtype == "QFloat":
+            writer.add_quantized(name, self.file._reader, self.number, param_id)
+        else:
+            super().add_to(writer, name, param_id, format)
+
     def numpy(self, *, own: bool) -> Array:
         _arrays.check_showable(self.name, self.dtype)
         return super().numpy(own=True) if own else TensorHandle(self.file, self.number).numpy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from .. import _core, _save
+from .. import _core, _save, errors
 from ._writing import WritingStore
 
 
@@ -24,18 +24,13 @@ class SafetensorsStore(WritingStore):
         self._max_shard_size: int | str | None = None
 
     def max_shard_size(self, size: int | str) -> Self:
-        """Saving, a larger file becomes shards of at most "5GB" (or so many bytes) and an index."""
+        """Saving to a path, a larger file becomes shards of at most "5GB" (or so many bytes) and an index."""
+        if self._path is None:
+            raise errors.make("invalid_argument", "a store over bytes is never sharded", format=self._format)
         self._max_shard_size = size
         return self
 
-    def _write(self, writer: _core.Writer, path: str) -> None:
-        _save.write(
-            writer,
-            path,
-            durable=self._durable,
-            checksums=self._checksums,
-            overwrite=self._overwrite,
-            progress=self._progress,
-            max_shard_size=self._max_shard_size,
-            format="safetensors index" if path.lower().endswith(_save.INDEX_ENDING) else "safetensors",
-        )
+    def _write(self, writer: _core.Writer, **options: Any) -> None:
+        sharded = self._path is not None and self._file_path().lower().endswith(_save.INDEX_ENDING)
+        format = "safetensors index" if sharded else "safetensors"
+        super()._write(writer, format=format, max_shard_size=self._max_shard_size)

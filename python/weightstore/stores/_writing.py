@@ -82,10 +82,7 @@ class WritingStore(ReadingStore):
         """
         with self._placing():
             writer = self._plan(self._collected(module))
-            if self._path is None:
-                self._data = writer.write_bytes(self._format, checksums=self._checksums)
-            else:
-                self._write(writer, self._file_path())
+            self._write(writer)
             self._contents = None
 
     def get_bytes(self) -> bytes:
@@ -139,14 +136,25 @@ class WritingStore(ReadingStore):
     def _add_scalars(self, writer: _core.Writer) -> None:
         pass
 
-    def _write(self, writer: _core.Writer, path: str) -> None:
+    def _write(
+        self,
+        writer: _core.Writer,
+        *,
+        format: str | None = None,
+        max_shard_size: int | str | None = None,
+        burn: str = "0.20",
+    ) -> None:
+        if self._path is None:
+            self._data = writer.write_bytes(self._format, checksums=self._checksums, burn=burn)
+            return
         _save.write(
             writer,
-            path,
+            self._file_path(),
             durable=self._durable,
             checksums=self._checksums,
             overwrite=self._overwrite,
             progress=self._progress,
-            max_shard_size=None,
-            format=self._format,
+            max_shard_size=max_shard_size,
+            format=format or self._format,
+            burn=burn,
         )
