@@ -85,7 +85,7 @@ class _Planner:
             try:
                 job = self._plan(slot, group)
             except ApplyError as error:
-                self._result.errors.append(error)
+                self._result.errors.append(error.with_traceback(None))  # whose frames would keep the module alive
                 failed.add(group)
                 continue
             if job is None:

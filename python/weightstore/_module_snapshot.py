@@ -32,7 +32,8 @@ def collect(
     adapt = None if adapter is None else as_adapter(adapter).adapt
     snapshots = []
     for slot in _module.slots(module):
-        if filter is not None and not filter.matches(slot.path, slot.containers):
+        containers = getattr(slot.value, "containers", ()) or slot.containers
+        if filter is not None and not filter.matches(slot.path, containers):
             continue
         snapshot: TensorSnapshot | None = _module.snapshot_of(slot)
         assert snapshot is not None
@@ -56,24 +57,38 @@ def apply(
     zero_copy: bool = False,
     progress: Progress | bool | None = None,
 ) -> ApplyResult:
-    """Sets the tensors of a module from snapshots of the same names; of several with one name the last counts. What does not
-    fit is reported in the result and left as it is, and so is what is missing.
+    """Sets the tensors of a module from snapshots of the same names; of several with one name the last counts, and in a mapping
+    the keys are the names. What does not fit is reported in the result and left as it is, and so is what is missing.
 
     dtype_policy: "cast" converts values to the parameter's type, "strict" makes a difference an error, "adopt" gives the
         parameter the snapshot's type. Unless given: "adopt" where the adapter changed the type, else "cast".
     zero_copy: parameters become views of the mapped file where a snapshot is of one.
     """
-    found = snapshots.values() if isinstance(snapshots, Mapping) else snapshots
+    sources = named(snapshots)
     rules = _apply.Rules(
         filter=filter,
         adapter=None if adapter is None else as_adapter(adapter),
         skip_enum_variants=skip_enum_variants,
         dtype_policy=_apply.check_policy(dtype_policy),
     )
-    plan = _apply.make_plan(module, {snapshot.full_path: snapshot for snapshot in found}, rules)
+    plan = _apply.make_plan(module, sources, rules)
     with reporting(progress) as report:
         _commit.commit(plan, zero_copy=zero_copy, progress=report)
     return plan.result
+
+
+def named(snapshots: Iterable[TensorSnapshot] | Mapping[str, TensorSnapshot]) -> dict[str, TensorSnapshot]:
+    """Snapshots by name: a mapping's keys, else their full_path, of which the last counts."""
+    found = dict(snapshots) if isinstance(snapshots, Mapping) else {_name_of(s): s for s in snapshots}
+    for snapshot in found.values():
+        _name_of(snapshot)
+    return found
+
+
+def _name_of(snapshot: TensorSnapshot) -> str:
+    if not isinstance(snapshot, TensorSnapshot):
+        raise TypeError(f"expected snapshots, such as collect() gives, not {type(snapshot).__name__}")
+    return snapshot.full_path
 
 
 def save_into(module: Any, store: ModuleStore) -> None:

@@ -501,6 +501,31 @@ def test_of_several_snapshots_with_one_name_the_last_counts():
     target = {"a": np.zeros(1)}
     apply(target, collect({"a": np.ones(1)}) + collect({"a": np.full(1, 2.0)}))
     assert target["a"] == [2]
+    (snapshot,) = collect({"elsewhere": np.full(1, 3.0)})
+    apply(target, {"a": snapshot})
+    assert target["a"] == [3]
+    with pytest.raises(TypeError, match="expected snapshots"):
+        apply(target, {"a": np.ones(1)})
+    with pytest.raises(TypeError, match="expected snapshots"):
+        apply(target, [np.ones(1)])
+
+
+def test_snapshots_keep_their_containers_on_the_way_into_a_store():
+    snapshots = collect(nn.Sequential(nn.Linear(1, 1), nn.LayerNorm(1)))
+    for several in (snapshots, iter(snapshots), {snapshot.full_path: snapshot for snapshot in snapshots}):
+        store = SafetensorsStore.from_bytes(None).with_predicate(lambda _, container: container.endswith("Linear"))
+        store.with_to_adapter(weightstore.PyTorchToBurnAdapter).collect_from(several)
+        assert store.keys() == ["0.bias", "0.weight"]
+
+
+def test_targets_that_overlap_are_filled_one_after_the_other():
+    room = np.zeros(6, "u1")
+    tensor = torch.zeros(6)
+    target = {"a": room[:4], "b": room[2:], "c": tensor[:4], "d": tensor[3:]}
+    source = {"a": np.ones(4, "u1"), "b": np.full(4, 2, "u1"), "c": torch.ones(4), "d": torch.full((3,), 2.0)}
+    assert saved(source).apply_to(target).applied == list(target)
+    assert room.tolist() == [1, 1, 2, 2, 2, 2]
+    assert tensor.tolist() == [1, 1, 1, 2, 2, 2]
 
 
 # ---- against a model -------------------------------------------------------------------------------------------------

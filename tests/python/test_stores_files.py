@@ -442,6 +442,47 @@ def test_types_change_names_between_formats(write_raw):
     assert [snapshot.dtype for snapshot in target.get_all_snapshots().values()] == ["F32", "BOOL"]
 
 
+CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus" / "fuzz_burnpack"
+
+
+@pytest.mark.parametrize("name", ["quant_019", "quant_020", "quant_020_block", "quant_022", "quant_022_two_levels"])
+def test_quantized_tensors_pass_through(name, tmp_path):
+    source = BurnpackStore.from_bytes((CORPUS / name).read_bytes())
+    target = BurnpackStore.from_file(tmp_path / "copy.bpk").with_key_remapping("^", "copy.")
+    target.collect_from(source.get_all_snapshots())
+    with weightstore.open((CORPUS / name).read_bytes()) as before, weightstore.open(tmp_path / "copy.bpk") as after:
+        assert any(tensor.dtype == "QFloat" for tensor in before.values())
+        for path in before:
+            one, other = before[path], after[f"copy.{path}"]
+            assert (one.dtype, one.shape, one.bytes()) == (other.dtype, other.shape, other.bytes())
+            assert one.scheme == other.scheme
+    (snapshot, *_) = (s for s in source.get_all_snapshots().values() if s.dtype == "QFloat")
+    assert snapshot.to_data().bytes == weightstore.open((CORPUS / name).read_bytes())[snapshot.full_path].bytes()
+    with pytest.raises(TypeError, match="QFloat"):
+        snapshot.numpy()
+    with pytest.raises(errors.SafetensorsError, match="QFloat"):
+        SafetensorsStore.from_bytes(None).collect_from(source.get_all_snapshots())
+    with pytest.raises(errors.ValidationError, match="QFloat"):
+        source.allow_partial(True).apply_to({snapshot.full_path: np.zeros(snapshot.shape, "f4")})
+
+
+def test_booleans_for_a_release_of_burn(write_raw):
+    source = write_raw({"b": ("BoolU32", (1,), b"\1\0\0\0")}, "burnpack", burn="0.21")
+    copy = BurnpackStore.from_bytes(None)
+    copy.collect_from(BurnpackStore.from_bytes(source).get_all_snapshots())
+    assert copy.get_snapshot("b").dtype == "BoolU32"
+    with pytest.raises(errors.BurnpackError, match=r"0\.20|BoolU32"):
+        copy.for_burn("0.20").collect_from(BurnpackStore.from_bytes(source).get_all_snapshots())
+    plain = {"b": np.array([True])}
+    old, new = BurnpackStore.from_bytes(None), BurnpackStore.from_bytes(None).for_burn("0.21")
+    old.collect_from(plain)
+    new.collect_from(plain)
+    assert b"dtypedBool" in old.get_bytes()
+    assert b"dtype\xa1dBoolfNative" in new.get_bytes()
+    with pytest.raises(errors.InvalidArgument, match=r"'0\.22'"):
+        new.for_burn("1.0")
+
+
 # ---- wrong arguments -------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any, Self
 
 from .. import _apply, _commit, errors
@@ -15,6 +16,8 @@ from .._snapshot import TensorSnapshot
 from .._sources import FileTensor
 from ._builder import Builder, as_path, extension_of
 
+Rename = Callable[[Iterable[str]], dict[str, str]]
+
 _TITLES = {"safetensors": "SafeTensors", "burnpack": "Burnpack", "pytorch": "PyTorch"}
 _STORES = {"safetensors": "SafetensorsStore", "burnpack": "BurnpackStore", "pytorch": "PytorchStore"}
 
@@ -22,35 +25,32 @@ _STORES = {"safetensors": "SafetensorsStore", "burnpack": "BurnpackStore", "pyto
 class _Contents:
     """What a file holds, under the names the store gives it."""
 
-    def __init__(self, file: File, names: list[str], rename: Callable[[Iterable[str]], dict[str, str]], shares: bool):
+    def __init__(self, file: File, names: list[str], rename: Rename, shares: bool) -> None:
         self.file = file
         reader = file._reader
-        renamed = rename(names)
+        # save_model() and SafetensorsStore note the other names of tied tensors in the metadata.
+        known = set(names)
+        noted = {name: kept for name, kept in file.metadata.items() if kept in known and name not in known}
+        renamed = rename([*names, *noted])
         numbers = [reader.at(name) for name in names] if len(names) != len(reader) else reader.numbers()
         entries = []
         for number, described in zip(numbers, reader.describe_many(numbers), strict=True):
             source = FileTensor(file, number, described, shares)
             entries.append((renamed[described[0]], source, reader.param_id(number)))
         entries.sort(key=lambda entry: entry[0])
+        origins: dict[str, str] = {}
         self.snapshots: dict[str, TensorSnapshot] = {}
         for name, source, param_id in entries:
-            if name in self.snapshots:
-                raise collision(name, self.snapshots[name]._source.name, source.name)  # type: ignore[attr-defined]
+            if name in origins:
+                raise collision(name, origins[name], source.name)
+            origins[name] = source.name
             self.snapshots[name] = TensorSnapshot(name, source, param_id=param_id)
-        self.shown = {name: snapshot.renamed(name) for name, snapshot in self.snapshots.items()}
-        # save_model() and SafetensorsStore note the other names of tied tensors in the metadata.
-        noted = {name: kept for name, kept in file.metadata.items() if kept in renamed and name not in renamed}
-        self.aliases = {name: renamed[kept] for name, kept in rename_aliases(noted, rename).items()}
+        self.aliases = {renamed[name]: renamed[kept] for name, kept in noted.items() if name in renamed}
 
-
-def rename_aliases(noted: dict[str, str], rename: Callable[[Iterable[str]], dict[str, str]]) -> dict[str, str]:
-    if not noted:
-        return {}
-    try:
-        renamed = rename(noted)
-    except errors.StoreError:
-        return {}
-    return {renamed[name]: kept for name, kept in noted.items()}
+    @cached_property
+    def shown(self) -> dict[str, TensorSnapshot]:
+        """What is handed out: changing a snapshot's name there does not change the store."""
+        return {name: snapshot.renamed(name) for name, snapshot in self.snapshots.items()}
 
 
 def collision(name: str, one: str, other: str) -> errors.StoreError:
@@ -160,9 +160,9 @@ class ReadingStore(Builder):
         return chosen
 
     def _renamed(self, names: Iterable[str]) -> dict[str, str]:
-        """File name to store name."""
-        skip = 0 if self._top_level_key is None else len(self._top_level_key) + 1
-        renamed = {name: self._remapper.rename(name[skip:]) for name in names}
+        """File name to store name, for names below the top-level key."""
+        prefix = "" if self._top_level_key is None else self._top_level_key + "."
+        renamed = {name: self._remapper.rename(name[len(prefix) :]) for name in names if name.startswith(prefix)}
         if self._map_indices is not True:
             return renamed
         contiguous = contiguous_names(renamed.values())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from .. import _core, _module, _save, errors
 from .._adapters import ModuleAdapter, as_adapter
-from .._module_snapshot import collect
+from .._module_snapshot import collect, named
 from .._snapshot import TensorSnapshot
 from .._sources import TensorValue
 from ._reading import ReadingStore, collision
@@ -77,8 +77,8 @@ class WritingStore(ReadingStore):
         """Saves a module's tensors, one at a time: nothing is copied as a whole.
 
         module: a torch.nn.Module or a nested mapping of arrays and tensors; also of TensorSnapshots (such as another store's
-        get_all_snapshots()), DeferredTensors or the handles of an open file, which are read one after the other; or a list
-        of snapshots, of which the last of a name counts.
+        get_all_snapshots()), DeferredTensors or the handles of an open file, which are read one after the other; or several
+        snapshots, of which the last of a name counts.
         """
         with self._placing():
             writer = self._plan(self._collected(module))
@@ -97,8 +97,8 @@ class WritingStore(ReadingStore):
         return errors.make("invalid_argument", f"there are no bytes to give: {why}", format=self._format)
 
     def _collected(self, module: Any) -> list[TensorSnapshot]:
-        if isinstance(module, (list, tuple)) and all(isinstance(item, TensorSnapshot) for item in module):
-            module = {snapshot.full_path: snapshot for snapshot in module}
+        if not (isinstance(module, Mapping) or _module.is_torch_module(module)) and isinstance(module, Iterable):
+            module = named(module)
         return collect(module, self._filter, self._to_adapter, self._skip_enum_variants)
 
     def _plan(self, snapshots: Iterable[TensorSnapshot]) -> _core.Writer:
