@@ -4,6 +4,7 @@
 #include "py_object.h"
 #include "py_producer.h"
 #include "weightstore/error.h"
+#include "weightstore/reader.h"
 #include "weightstore/writer.h"
 #include "write_options.h"
 
@@ -46,6 +47,19 @@ void add_deferred(Writer& writer, const py::str& name, const std::string& dtype,
         .in_tensor(utf8_of(name));
   }
   writer.add(new_tensor(name, dtype, std::move(shape), callable_bytes(*size, std::move(produce)), param_id));
+}
+
+void add_quantized(Writer& writer, const py::str& name, const Reader& reader, std::size_t tensor,
+                   std::optional<std::uint64_t> param_id) {
+  const TensorTable& table = reader.table();
+  if (tensor >= table.size()) throw py::index_error("no tensor has this number");
+  TensorInfo info = table[tensor];
+  if (info.quant == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "the tensor is not quantized").in_tensor(utf8_of(name));
+  }
+  auto bytes = source_bytes(table.sources()[info.source], info.begin, info.nbytes());
+  writer.add({std::string(utf8_of(name)), info.dtype, std::move(info.shape), std::move(bytes), param_id,
+              std::move(info.quant)});
 }
 
 void set_metadata(Writer& writer, const py::dict& metadata) {
@@ -107,6 +121,8 @@ void init_writer(py::module_& m) {
            "Memory that is gathered into row-major order as it is written.")
       .def("add_deferred", &add_deferred, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("produce"),
            param_id, "Bytes that produce() makes when they are written.")
+      .def("add_quantized", &add_quantized, py::arg("name"), py::arg("reader"), py::arg("tensor"), param_id,
+           "A quantized tensor of another file, copied as it is.")
       .def("set_metadata", &set_metadata, py::arg("metadata"))
       .def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"))
       .def("nbytes",
