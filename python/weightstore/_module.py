@@ -171,6 +171,20 @@ def can_replace(slot: Slot) -> bool:
     return slot.kind != "item" or isinstance(slot.owner, (MutableMapping, list))
 
 
+def why_not_a_target(slot: Slot) -> str | None:
+    """What keeps a slot from being loaded into, if anything does."""
+    value = slot.value
+    if is_tensor(value):
+        return (
+            None if value.layout == sys.modules["torch"].strided else f"cannot be loaded into a {value.layout} tensor"
+        )
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return f"cannot be loaded into a {type(value).__name__}"
+    if not can_replace(slot) and not (isinstance(value, np.ndarray) and value.flags.writeable):
+        return f"the array is read-only, and a {type(slot.owner).__name__} cannot hold another"
+    return None
+
+
 def replace(slot: Slot, value: Any) -> None:
     """Puts another tensor where the slot's is."""
     if slot.kind == "parameter":
