@@ -1,5 +1,6 @@
 #include "weightstore/convert.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -43,6 +44,9 @@ Conversion plan_conversion(const Reader& source, Format target) try {
                                                  " scalars, such as '" + printable(table.scalars().name(0)) +
                                                  "', which SafeTensors cannot hold; write a .bpk file instead");
   }
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < table.size(); ++i) total += std::min(table.nbytes(i), ~total);
+  source.check_expansion(total);
   Conversion conversion;
   conversion.burn_compat = compat_of(table);
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -76,8 +80,13 @@ Conversion plan_conversion(const Reader& source, Format target) try {
 
 void convert_file(const std::filesystem::path& source, const std::filesystem::path& target,
                   const WriteOptions& options) {
+  format_of_name(target.filename().string());  // before anything is opened
+  convert_file(Reader::open(source), target, options);
+}
+
+void convert_file(const Reader& source, const std::filesystem::path& target, const WriteOptions& options) {
   const Format format = format_of_name(target.filename().string());
-  const Conversion conversion = plan_conversion(Reader::open(source), format);
+  const Conversion conversion = plan_conversion(source, format);
   WriteOptions adjusted = options;
   adjusted.order = TensorOrder::kAsAdded;
   adjusted.burn_compat = conversion.burn_compat;

@@ -16,6 +16,7 @@ verbs write Burnpack when the path ends in `.bpk`.
 from typing import TYPE_CHECKING, Any
 
 from . import errors
+from ._config import read_config
 from ._convert import convert
 from ._core import __version__
 from ._deferred import DeferredTensor
@@ -152,6 +153,7 @@ __all__ = [
     "map_indices_contiguous",
     "open",
     "param_ids",
+    "read_config",
     "safe_open",
     "save_into",
     "set_param_ids",

@@ -1,30 +1,30 @@
-"""Changes to the bytes of whole tensors: transposition and conversion between floating-point types."""
+"""Changes to the bytes of tensors: the transpose of a matrix, and casts between floating-point types.
+
+Both run in C++, on several threads and without the GIL, and give memory of their own that may be written to. A
+`_core.Producer` does the same lazily: `Producer.memory(...).transpose("F32", 4, 6).cast("F32", "F16")` converts block by
+block when a writer that it was added to writes it, or all at once when it is `read()`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
+from . import _core
 
-from . import _core, _dtypes
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
-
-def transpose(data: Any, dtype: str, rows: int, cols: int) -> _core.Memory:
-    """The transpose of a row-major matrix of `rows` by `cols` elements, in new memory."""
-    item = np.dtype(f"V{_dtypes.bits(dtype) // 8}")
-    source: Any = np.frombuffer(data, item).reshape(rows, cols)
-    memory = _core.allocate(source.nbytes)
-    buffer: Any = memory
-    np.ndarray((cols, rows), item, buffer)[...] = source.T
-    return memory
+#: The types that `cast` takes and gives, each to each.
+FLOATS = ("F16", "BF16", "F32", "F64", "Flex32")
 
 
-def cast(data: Any, from_dtype: str, to_dtype: str) -> _core.Memory:
-    """The same numbers as another type, rounded to nearest even, in new memory."""
-    source: Any = np.frombuffer(data, _dtypes.numpy_dtype(from_dtype))
-    target = _dtypes.numpy_dtype(to_dtype)
-    memory = _core.allocate(source.size * target.itemsize)
-    buffer: Any = memory
-    with np.errstate(over="ignore", invalid="ignore"):
-        np.ndarray(source.shape, target, buffer)[...] = source.astype(target)
-    return memory
+def transpose(data: Buffer, dtype: str, rows: int, cols: int) -> _core.Memory:
+    """The transpose of a row-major matrix of `rows` x `cols` elements of a stored type."""
+    return _core.transpose(data, dtype, rows, cols)
+
+
+def cast(data: Buffer, from_dtype: str, to_dtype: str) -> _core.Memory:
+    """The same numbers as another type: to the nearest, ties to even, too large ones to infinity, NaN to NaN. The bits
+    are those of torch's `.to()`, except for NaNs that become BF16.
+    """
+    return _core.cast(data, from_dtype, to_dtype)
