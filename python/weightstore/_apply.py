@@ -194,7 +194,7 @@ class _Planner:
         except TypeError as error:
             raise DTypeMismatch(slot.path, expected, found, f"{text}: {error}") from None
         if policy == "cast":
-            if found == "C64" and not _is_complex(slot.value):
+            if found in ("C32", "C64", "C128") and not _is_complex(slot.value):
                 raise DTypeMismatch(slot.path, expected, found, f"{text}, which cannot hold complex numbers")
             return Job(snapshot, tied, True, False)
         if slot.kind == "parameter" and slot.value.requires_grad and not (shown.is_floating_point or shown.is_complex):

@@ -140,8 +140,8 @@ def is_lazy(value: Any) -> bool:
 def type_and_shape(value: Any) -> tuple[str | None, tuple[int, ...] | None]:
     """As a file would store it. None for a type that files do not have, and for the shape of a lazy parameter."""
     if not is_tensor(value):
-        return _dtypes.NAME_OF_NUMPY.get(value.dtype.name), value.shape
-    dtype = _dtypes.NAME_OF_TORCH.get(str(value.dtype).removeprefix("torch."))
+        return _dtypes.READ_AS.get(value.dtype.name), value.shape
+    dtype = _dtypes.READ_AS.get(str(value.dtype).removeprefix("torch."))
     if is_lazy(value):
         return dtype, None
     packing = 1 if dtype is None else _dtypes.byte_packing(dtype)
