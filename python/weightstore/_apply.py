@@ -161,8 +161,9 @@ class _Planner:
         snapshot = self._adapted(stored, slot)
         if snapshot is None:
             return None
-        if not (_module.is_tensor(slot.value) or hasattr(slot.value, "__array_interface__")):
-            raise LoadError(slot.path, f"cannot be loaded into a {type(slot.value).__name__}")
+        problem = _module.why_not_a_target(slot)
+        if problem is not None:
+            raise LoadError(slot.path, problem)
         dtype, shape = _module.type_and_shape(slot.value)
         if shape is not None and shape != snapshot.shape:
             text = f"shape {list(snapshot.shape)} was found where {list(shape)} is expected"
@@ -193,7 +194,7 @@ class _Planner:
         except TypeError as error:
             raise DTypeMismatch(slot.path, expected, found, f"{text}: {error}") from None
         if policy == "cast":
-            if found == "C64" and not _is_complex(slot.value):
+            if found in ("C32", "C64", "C128") and not _is_complex(slot.value):
                 raise DTypeMismatch(slot.path, expected, found, f"{text}, which cannot hold complex numbers")
             return Job(snapshot, tied, True, False)
         if slot.kind == "parameter" and slot.value.requires_grad and not (shown.is_floating_point or shown.is_complex):

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _load, _module, _param_ids, errors
 from ._module import Slot
-from ._sources import FileTensor
+from ._sources import ArrayValue, FileTensor, TensorValue
 
 if TYPE_CHECKING:
     from ._apply import Job, Plan
@@ -30,10 +30,8 @@ def commit(plan: Plan, *, zero_copy: bool, progress: Progress | None) -> None:
     single: list[Job] = []
     for job in plan.jobs:
         source = job.snapshot._source
-        batches = adoptions if _needs_memory(job) or zero_copy else fills
-        plain = isinstance(source, FileTensor) and not job.converts and not (job.adopts and batches is fills)
-        if plain and (batches is adoptions or _can_be_filled(job.slots[0])):
-            assert isinstance(source, FileTensor)
+        if isinstance(source, FileTensor) and not job.converts:
+            batches = adoptions if _is_adopted(job, zero_copy) else fills
             batch = batches.setdefault(id(source.file), (source.file, {}))[1]
             if batch.setdefault(source.name, job) is job:
                 continue
@@ -89,12 +87,15 @@ class _Commit:
             for name, job in chosen.items():
                 _adopt(job.slots, loaded.pop(name))
             self._advance(chosen)
+            if self._zero_copy:
+                self._tell(job.slots[0].path)
 
     def _one(self, job: Job) -> None:
         slot = job.slots[0]
         self._replaced.append(slot.path)
-        if _needs_memory(job) or job.adopts or self._zero_copy or not _can_be_filled(slot):
-            value = _value(job, own=not (self._zero_copy or job.converts))
+        if _is_adopted(job, self._zero_copy):
+            resident = isinstance(job.snapshot._source, (TensorValue, ArrayValue))
+            value = _value(job, own=not job.converts and (resident or not self._zero_copy))
             _adopt(job.slots, _as_type(value, slot.value) if job.converts else value)
         elif _module.is_tensor(slot.value):
             import torch
@@ -106,7 +107,10 @@ class _Commit:
             with np.errstate(over="ignore", invalid="ignore"):
                 np.copyto(slot.value, _value(job, own=False), casting="unsafe")
         self._done += job.snapshot.nbytes
-        if self._progress is not None and self._progress(self._done, self._total, slot.path) is False:
+        self._tell(slot.path)
+
+    def _tell(self, path: str) -> None:
+        if self._progress is not None and self._progress(self._done, self._total, path) is False:
             raise errors.make("cancelled", "the progress callback asked to stop")
 
     def _report(self) -> Progress | None:
@@ -130,22 +134,23 @@ class _Commit:
 def _overlapping(jobs: dict[str, Job]) -> list[str]:
     """Those whose memory is also another's: they are filled one after the other."""
     ranges = sorted((*_module.memory_range(job.slots[0].value), name) for name, job in jobs.items())
-    found: list[str] = []
-    reach = 0
+    found: set[str] = set()
+    reach, furthest = 0, ""
     for begin, end, name in ranges:
-        if begin < reach and end > begin:
-            found.append(name)
-        reach = max(reach, end)
-    return found
+        if begin < min(reach, end):
+            found |= {furthest, name}
+        if end > reach:
+            reach, furthest = end, name
+    return [name for name in jobs if name in found]
 
 
-def _needs_memory(job: Job) -> bool:
-    value = job.slots[0].value
-    return _module.is_tensor(value) and (value.device.type == "meta" or _module.is_lazy(value))
-
-
-def _can_be_filled(slot: Slot) -> bool:
-    return _module.is_tensor(slot.value) or (isinstance(slot.value, np.ndarray) and slot.value.flags.writeable)
+def _is_adopted(job: Job, zero_copy: bool) -> bool:
+    """Whether the slot gets other memory, instead of being filled."""
+    slot = job.slots[0]
+    if not _module.is_tensor(slot.value):
+        can_be_filled = isinstance(slot.value, np.ndarray) and slot.value.flags.writeable
+        return job.adopts or not can_be_filled or (zero_copy and all(map(_module.can_replace, job.slots)))
+    return job.adopts or zero_copy or slot.value.device.type == "meta" or _module.is_lazy(slot.value)
 
 
 def _value(job: Job, *, own: bool) -> Any:

@@ -140,8 +140,8 @@ def is_lazy(value: Any) -> bool:
 def type_and_shape(value: Any) -> tuple[str | None, tuple[int, ...] | None]:
     """As a file would store it. None for a type that files do not have, and for the shape of a lazy parameter."""
     if not is_tensor(value):
-        return _dtypes.NAME_OF_NUMPY.get(value.dtype.name), value.shape
-    dtype = _dtypes.NAME_OF_TORCH.get(str(value.dtype).removeprefix("torch."))
+        return _dtypes.READ_AS.get(value.dtype.name), value.shape
+    dtype = _dtypes.READ_AS.get(str(value.dtype).removeprefix("torch."))
     if is_lazy(value):
         return dtype, None
     packing = 1 if dtype is None else _dtypes.byte_packing(dtype)
@@ -169,6 +169,20 @@ def memory_range(value: Any) -> tuple[int, int]:
 
 def can_replace(slot: Slot) -> bool:
     return slot.kind != "item" or isinstance(slot.owner, (MutableMapping, list))
+
+
+def why_not_a_target(slot: Slot) -> str | None:
+    """What keeps a slot from being loaded into, if anything does."""
+    value = slot.value
+    if is_tensor(value):
+        return (
+            None if value.layout == sys.modules["torch"].strided else f"cannot be loaded into a {value.layout} tensor"
+        )
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return f"cannot be loaded into a {type(value).__name__}"
+    if not can_replace(slot) and not (isinstance(value, np.ndarray) and value.flags.writeable):
+        return f"the array is read-only, and a {type(slot.owner).__name__} cannot hold another"
+    return None
 
 
 def replace(slot: Slot, value: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _arrays, _core, _dtypes, errors
+from . import _arrays, _core, _dtypes, _transform, errors
 from ._handle import TensorHandle
 
 if TYPE_CHECKING:
@@ -48,9 +48,13 @@ class Source:
 
         return _tensors.from_memory(self.own(), self.dtype, self.shape)
 
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        """The bytes for a writer, read when it reaches them; or read already."""
+        return _core.Producer.buffer(self.view()) if read_now else _core.Producer.deferred(self.nbytes, self.view)
+
     def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
         """Plans to write this tensor."""
-        writer.add_deferred(name, storable(self.dtype, format), self.shape, self.view, param_id)
+        writer.add(name, storable(self.dtype, format), self.shape, self.producer(read_now=False), param_id)
 
 
 def storable(dtype: str, format: str) -> str:
@@ -203,40 +207,46 @@ class Loaded(Source):
         return np.frombuffer(self._buffer, np.uint8).copy()
 
 
-class Transposed(Source):
+class _Changed(Source):
+    """Another source's values, changed block by block on their way: a chain of changes holds nothing in between."""
+
+    def __init__(self, source: Source, dtype: str, shape: tuple[int, ...]) -> None:
+        self.source = source
+        self.dtype = dtype
+        self.shape = shape
+
+    def own(self) -> Any:
+        return self.producer(read_now=True).read()
+
+    view = own
+
+
+class Transposed(_Changed):
     """A matrix with its rows and columns exchanged."""
 
     def __init__(self, source: Source) -> None:
-        self.source = source
-        self.dtype = source.dtype
-        self.shape = source.shape[::-1]
+        super().__init__(source, source.dtype, source.shape[::-1])
 
-    def own(self) -> Any:
-        from . import _transform
-
-        return _transform.transpose(self.source.view(), self.dtype, *self.source.shape)
-
-    view = own
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        return self.source.producer(read_now=read_now).transpose(self.dtype, *self.source.shape)
 
 
-class Cast(Source):
+class Cast(_Changed):
     """The same numbers as another floating-point type."""
 
     def __init__(self, source: Source, dtype: str) -> None:
-        self.source = source
-        self.dtype = dtype
-        self.shape = source.shape
+        super().__init__(source, dtype, source.shape)
 
-    def own(self) -> Any:
-        from . import _transform
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        before, after = self.source.dtype, self.dtype
+        if before in _transform.FLOATS and after in _transform.FLOATS:
+            return self.source.producer(read_now=read_now).cast(before, after)
+        if read_now:
+            return _core.Producer.buffer(self._slowly())
+        return _core.Producer.deferred(self.nbytes, self._slowly)
 
-        before, after = (_AS_F32.get(dtype, dtype) for dtype in (self.source.dtype, self.dtype))
-        data = self.source.view()
-        if before in _KERNEL_FLOATS and after in _KERNEL_FLOATS:
-            return _transform.cast(data, before, after)
-        return _cast_slowly(data, before, after)
-
-    view = own
+    def _slowly(self) -> Any:
+        return _cast_slowly(self.source.view(), self.source.dtype, self.dtype)
 
 
 def transposed(source: Source, name: str) -> Source:
@@ -247,9 +257,7 @@ def transposed(source: Source, name: str) -> Source:
     return source.source if isinstance(source, Transposed) else Transposed(source)
 
 
-_KERNEL_FLOATS = ("F32", "F16", "BF16")
-_AS_F32 = {"Flex32": "F32"}
-FLOATS = (*_KERNEL_FLOATS, "Flex32", "F64", "F8_E4M3", "F8_E5M2")
+FLOATS = (*_transform.FLOATS, "F8_E4M3", "F8_E5M2")
 
 
 def cast(source: Source, dtype: str, name: str) -> Source:

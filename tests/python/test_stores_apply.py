@@ -526,6 +526,37 @@ def test_targets_that_overlap_are_filled_one_after_the_other():
     assert saved(source).apply_to(target).applied == list(target)
     assert room.tolist() == [1, 1, 2, 2, 2, 2]
     assert tensor.tolist() == [1, 1, 1, 2, 2, 2]
+    target = {"a": room[2:], "b": room[:4]}
+    assert saved({"a": np.ones(4, "u1"), "b": np.full(4, 2, "u1")}).apply_to(target).applied == list(target)
+    assert room.tolist() == [2, 2, 2, 2, 1, 1]
+
+
+def test_targets_that_cannot_take_a_tensor_are_found_first():
+    frozen = np.zeros(1)
+    frozen.flags.writeable = False
+    target = {"a": np.zeros(1), "t": (np.zeros(1), frozen), "s": torch.eye(1).to_sparse()}
+    source = {"a": np.ones(1), "t.0": np.ones(1), "t.1": np.ones(1), "s": np.ones((1, 1))}
+    with pytest.raises(errors.ValidationError, match="read-only") as caught:
+        saved(source).apply_to(target)
+    assert [error.path for error in caught.value.result.errors] == ["t.1", "s"]
+    assert target["a"] == [0]
+    for zero_copy in (False, True):
+        assert (
+            saved({"t.0": np.full(1, 2.0)})
+            .zero_copy(zero_copy)
+            .allow_partial(True)
+            .apply_to({"t": target["t"]})
+            .applied
+        )
+        assert target["t"][0] == [2]
+        target["t"][0][:] = 0
+
+
+def test_models_never_share_memory():
+    one, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    apply(other, collect(one), zero_copy=True)
+    assert torch.equal(one.weight, other.weight)
+    assert one.weight.data_ptr() != other.weight.data_ptr()
 
 
 # ---- against a model -------------------------------------------------------------------------------------------------

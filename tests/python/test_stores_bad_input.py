@@ -282,5 +282,5 @@ def test_names_a_pytorch_store_refuses_to_save(tmp_path):
     assert "SafetensorsStore" in str(error)
     assert "BurnpackStore" in str(error)
     assert not path.exists()
-    for option in ("with_to_adapter", "metadata", "overwrite", "scalar", "durable", "checksums", "get_bytes"):
+    for option in ("with_to_adapter", "metadata", "overwrite", "scalar", "durable", "get_bytes"):
         assert not hasattr(PytorchStore, option)

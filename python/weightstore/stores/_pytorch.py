@@ -23,6 +23,7 @@ class PytorchStore(ReadingStore):
         self._map_indices = "auto"
         self._skip_enum_variants = True
         self._opaque: Literal["error", "skip"] = "error"
+        self._checksums = False
 
     def opaque(self, opaque: Literal["error", "skip"]) -> Self:
         """What becomes of objects in the file that are neither tensors nor plain data: "error" names the first of them,
@@ -32,8 +33,13 @@ class PytorchStore(ReadingStore):
         self._opaque = opaque
         return self._changed()
 
+    def checksums(self, enable: bool) -> Self:
+        """Whether the checksums of an archive are compared with what is read."""
+        self._checksums = bool(enable)
+        return self._changed()
+
     def _open_options(self) -> dict[str, Any]:
-        return {} if self._opaque == "error" else {"opaque": self._opaque}
+        return {"opaque": self._opaque, "verify": "lazy" if self._checksums else "off"}
 
     def collect_from(self, module: Any) -> NoReturn:
         """Always an error: this format is only read."""

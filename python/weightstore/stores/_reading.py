@@ -98,6 +98,12 @@ class ReadingStore(Builder):
             return self._path + self._extension
         return self._path
 
+    def _existing_path(self) -> str:
+        """A file without an ending is found, too."""
+        assert self._path is not None
+        path = self._file_path()
+        return self._path if os.path.isfile(self._path) and not os.path.exists(path) else path
+
     # ---- direct access -------------------------------------------------------------------------------------------
 
     def keys(self) -> list[str]:
@@ -130,7 +136,7 @@ class ReadingStore(Builder):
             raise errors.make(
                 "invalid_argument", "the store is empty: nothing was saved into it, and no bytes were given"
             )
-        file = open(self._file_path() if self._path is not None else self._data, **self._open_options())
+        file = open(self._data if self._path is None else self._existing_path(), **self._open_options())
         if file.format != self._format:
             raise errors.make(
                 "unsupported",
