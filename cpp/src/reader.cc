@@ -272,6 +272,12 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
   return result;
 }
 
+void Reader::check(std::size_t tensor, ConstBytes bytes) const try {
+  state_->verify(tensor, &bytes);
+} catch (Error& error) {
+  state_->rethrow(error, tensor);
+}
+
 std::size_t Reader::verify_all(const Progress& progress) const {
   const ChecksumTable fresh = state_->make_checksums();
   std::vector<std::size_t> tensors;

@@ -101,6 +101,10 @@ class Reader {
   // (64 MiB at most), which lives as long as any of them.
   std::vector<SharedMutableBytes> load(std::span<const std::size_t> tensors, const Progress& progress = {}) const;
 
+  // Compares a tensor's checksum with `bytes`, which somebody read from the sources; once it was right it is not compared
+  // again. Passes when the file has no checksum for the tensor, or was opened with Verify::kOff.
+  void check(std::size_t tensor, ConstBytes bytes) const;
+
   // Compares every checksum the file carries with its bytes; returns how many there were. Throws Error(kCorrupt) naming
   // the first tensor that differs.
   std::size_t verify_all(const Progress& progress = {}) const;

@@ -10,6 +10,7 @@
 #include "weightstore/error.h"
 #include "weightstore/format.h"
 #include "weightstore/progress.h"
+#include "weightstore/pager.h"
 #include "weightstore/reader.h"
 #include "weightstore/tensor.h"
 #include "weightstore/value.h"
