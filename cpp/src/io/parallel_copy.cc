@@ -33,7 +33,10 @@ constexpr std::size_t kProbes = 8;
 class Copy {
  public:
   Copy(std::span<const CopyJob> jobs, const CopyPlan& plan, const CopyOptions& options)
-      : jobs_(jobs), plan_(plan), ops_(options.ops != nullptr ? *options.ops : system_file_ops()) {
+      : jobs_(jobs),
+        plan_(plan),
+        fresh_(options.fresh),
+        ops_(options.ops != nullptr ? *options.ops : system_file_ops()) {
     if (options.direct == DirectIo::kNever || plan.total_bytes < kSmallRequest) return;
     for (std::size_t i = 0; i < plan.window_count(); ++i) {
       const ByteSource* source = jobs[plan.window(i).front().job].source;
@@ -133,6 +136,7 @@ class Copy {
     for (const CopyPiece& piece : run) {
       end = std::max(end, piece.end());
       bytes += piece.length;
+      if (fresh_) fresh_pages_.touch({piece.out, piece.length});
     }
     try {
       if (!copy_direct(source, begin, end, run, buffer)) copy_ordinary(source, run, buffer);
@@ -206,6 +210,8 @@ class Copy {
 
   const std::span<const CopyJob> jobs_;
   const CopyPlan& plan_;
+  const bool fresh_;
+  FreshPages fresh_pages_;
   FileOps& ops_;
   std::map<const ByteSource*, DirectFile> direct_;  // not changed once threads run
   std::atomic<std::size_t> next_{0};
