@@ -14,4 +14,5 @@ PYBIND11_MODULE(_core, m) {
   init_convert(m);
   init_transform(m);
   init_dlpack(m);
+  init_pager(m);
 }

@@ -137,6 +137,9 @@ class ResidentTensor {
 
   // The bytes with an owner of their own, which holds the tensor as this does.
   SharedBytes share() const;
+  // The same as memory that may be written to, for libraries that know no other: the pager's own buffer, and what is
+  // written there is what others find; or a copy-on-write view of a mapped file. nullopt for views of memory.
+  std::optional<SharedMutableBytes> share_writable() const;
   void release() noexcept;
 
  private:

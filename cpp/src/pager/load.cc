@@ -89,7 +89,7 @@ void Load::finish() {
        left = remaining_.load(std::memory_order_acquire)) {
     remaining_.wait(left, std::memory_order_acquire);
   }
-  if (failed_.load(std::memory_order_acquire)) std::rethrow_exception(error_);
+  if (failed_.load(std::memory_order_acquire)) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
 }  // namespace weightstore::pager

@@ -104,6 +104,21 @@ SharedBytes ResidentTensor::share() const {
           })};
 }
 
+std::optional<SharedMutableBytes> ResidentTensor::share_writable() const {
+  if (block_ == nullptr) return SharedMutableBytes{};
+  SharedBytes shared = share();
+  if (block_->view_owner == nullptr) {
+    const MutableBytes bytes(const_cast<std::byte*>(shared.bytes.data()), shared.bytes.size());
+    return SharedMutableBytes{bytes, std::const_pointer_cast<void>(shared.owner)};
+  }
+  const TensorTable& table = block_->core->table();
+  auto view = table.sources()[table.source_of(slot_)]->private_view(table.begin(slot_), table.nbytes(slot_));
+  if (!view) return std::nullopt;
+  // Holds the mapping it points into and, for the account, the tensor.
+  auto both = std::make_shared<std::pair<std::shared_ptr<void>, SharedBytes>>(view->owner, std::move(shared));
+  return SharedMutableBytes{view->bytes, std::move(both)};
+}
+
 void ResidentTensor::release() noexcept {
   if (block_ == nullptr) return;
   bytes_ = {};

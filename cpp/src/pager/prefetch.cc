@@ -55,8 +55,12 @@ void Core::run_queued(Lock& lock, std::size_t i) {
     return;
   }
   ++prefetching_;
-  lead(lock, begin(i, true), Clock::now());
+  LoadPtr load = begin(i, true);
+  lead(lock, load, Clock::now());
   --prefetching_;
+  lock.unlock();
+  load.reset();
+  lock.lock();
 }
 
 void Core::acquire_many(std::span<const std::size_t> wanted, Wait wait,

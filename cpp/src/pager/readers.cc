@@ -39,25 +39,30 @@ void Core::read_loop() {
 }
 
 bool Core::help(Lock& lock) {
+  // Loads are let go without the mutex: what went wrong with one may belong to Python, whose lock comes first.
   while (!to_help_.empty()) {
-    const LoadPtr load = to_help_.front();
-    if (!load->has_chunks()) {
+    LoadPtr load = to_help_.front();
+    const bool useful = load->has_chunks();
+    if (!useful) {
       to_help_.pop_front();
       --demand_;
-      continue;
     }
     lock.unlock();
-    load->read();
+    if (useful) load->read();
+    load.reset();
     lock.lock();
-    return true;
+    if (useful) return true;
   }
   while (!demanded_.empty()) {
-    const LoadPtr load = demanded_.front();
+    LoadPtr load = std::move(demanded_.front());
     demanded_.pop_front();
     --demand_;
-    if (load->led) continue;  // by the one who asked for it
-    lead(lock, load, Clock::now());
-    return true;
+    const bool useful = !load->led;  // by the one who asked for it
+    if (useful) lead(lock, load, Clock::now());
+    lock.unlock();
+    load.reset();
+    lock.lock();
+    if (useful) return true;
   }
   return false;
 }
