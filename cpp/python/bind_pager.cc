@@ -94,6 +94,11 @@ std::optional<std::size_t> find_slot(const Paging& self, const py::handle& id) {
     if (slot < 0 || static_cast<std::size_t>(slot) >= table.size()) return std::nullopt;
     return static_cast<std::size_t>(slot);
   }
+  if (PyUnicode_Check(id.ptr()) == 0 && PyIndex_Check(id.ptr()) != 0) {
+    const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(id.ptr()));
+    if (!number) throw py::error_already_set();
+    return find_slot(self, number);
+  }
   if (PyUnicode_Check(id.ptr()) == 0) {
     throw py::type_error(std::string("a tensor goes by its name or its slot, not by a ") + Py_TYPE(id.ptr())->tp_name);
   }

@@ -8,6 +8,8 @@
 verbs write Burnpack when the path ends in `.bpk`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import errors
 from ._convert import convert
 from ._core import __version__
@@ -36,6 +38,9 @@ from .errors import (
     TensorNotFound,
 )
 
+if TYPE_CHECKING:
+    from ._pager import LayerPager, PagedTensor, Pager
+
 __all__ = [
     "BudgetExceeded",
     "BurnpackError",
@@ -45,10 +50,13 @@ __all__ = [
     "File",
     "FormatError",
     "InvalidArgument",
+    "LayerPager",
     "LimitError",
     "NoDataError",
     "OffloadEof",
     "OperationCancelled",
+    "PagedTensor",
+    "Pager",
     "PagerError",
     "PytorchError",
     "SafetensorError",
@@ -64,3 +72,12 @@ __all__ = [
     "open",
     "safe_open",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Most programs page nothing, and need not pay for it.
+    if name in ("LayerPager", "PagedTensor", "Pager"):
+        from . import _pager
+
+        return getattr(_pager, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
