@@ -11,6 +11,7 @@
 #include "weightstore/format.h"
 #include "weightstore/progress.h"
 #include "weightstore/pager.h"
+#include "weightstore/pytorch.h"
 #include "weightstore/reader.h"
 #include "weightstore/rename.h"
 #include "weightstore/tensor.h"
