@@ -21,6 +21,7 @@ void init_writer(py::module_& m);
 void init_convert(py::module_& m);
 void init_transform(py::module_& m);
 void init_dlpack(py::module_& m);
+void init_pager(py::module_& m);
 void init_pytorch(py::module_& m);
 
 }  // namespace weightstore::python

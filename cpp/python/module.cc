@@ -15,5 +15,6 @@ PYBIND11_MODULE(_core, m) {
   init_convert(m);
   init_transform(m);
   init_dlpack(m);
+  init_pager(m);
   init_pytorch(m);
 }

@@ -340,6 +340,12 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
   return result;
 }
 
+void Reader::check(std::size_t tensor, ConstBytes bytes) const try {
+  state_->verify(tensor, &bytes);
+} catch (Error& error) {
+  state_->rethrow(error, tensor);
+}
+
 std::size_t Reader::verify_storages(const Progress& progress) const {
   const ByteSource& file = *state_->table.sources()[0];
   const StorageChecks fresh(file, state_->options.limits);

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     )
     from ._filter import PathFilter
     from ._module_snapshot import ModuleSnapshot, apply, collect, load_from, save_into
+    from ._pager import LayerPager, PagedTensor, Pager
     from ._param_ids import param_ids, set_param_ids
     from ._remap import KeyRemapper, map_indices_contiguous
     from ._snapshot import TensorData, TensorSnapshot
@@ -76,6 +77,7 @@ _LATER = {
     "_apply_result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
     "_filter": "PathFilter",
     "_module_snapshot": "ModuleSnapshot apply collect load_from save_into",
+    "_pager": "LayerPager PagedTensor Pager",
     "_param_ids": "param_ids set_param_ids",
     "_remap": "KeyRemapper map_indices_contiguous",
     "_snapshot": "TensorData TensorSnapshot",
@@ -118,6 +120,7 @@ __all__ = [
     "HalfPrecisionAdapter",
     "InvalidArgument",
     "KeyRemapper",
+    "LayerPager",
     "LimitError",
     "LoadError",
     "MissingTensor",
@@ -127,6 +130,8 @@ __all__ = [
     "NoDataError",
     "OffloadEof",
     "OperationCancelled",
+    "PagedTensor",
+    "Pager",
     "PagerError",
     "PathFilter",
     "PyTorchToBurnAdapter",

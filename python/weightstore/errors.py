@@ -130,12 +130,19 @@ class PagerError(StoreError):
     """Anything about the pager."""
 
 
-class OffloadEof(PagerError):
-    """There is nothing left to page in."""
+class OffloadEof(PagerError, EOFError):
+    """The source ends inside a tensor: of the `needed` bytes at `offset` only `available` are there."""
+
+    needed: int
+    available: int
 
 
-class BudgetExceeded(PagerError):
-    """What was asked for does not fit the memory budget."""
+class BudgetExceeded(PagerError, MemoryError):
+    """A strict budget has no room: `needed` bytes of `budget`; `holders` are the tensors that could not be let go."""
+
+    needed: int
+    budget: int
+    holders: list[str]
 
 
 # ---- what is raised ------------------------------------------------------------------------------------------------
@@ -172,6 +179,8 @@ _KINDS: dict[str, type[StoreError]] = {
     "cancelled": OperationCancelled,
     "shared": SharedTensorsError,
     "no_data": NoDataError,
+    "offload_eof": OffloadEof,
+    "budget_exceeded": BudgetExceeded,
     "validation": ValidationError,
 }
 
@@ -180,6 +189,7 @@ _PLACES: dict[str, type[StoreError]] = {
     "safetensors index": SafetensorsError,
     "burnpack": BurnpackError,
     "pytorch": PytorchError,
+    "pager": PagerError,
 }
 
 _Key = tuple[str, str, int]

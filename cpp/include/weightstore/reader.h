@@ -121,6 +121,10 @@ class Reader {
   // (64 MiB at most), which lives as long as any of them.
   std::vector<SharedMutableBytes> load(std::span<const std::size_t> tensors, const Progress& progress = {}) const;
 
+  // Compares a tensor's checksum with `bytes`, which somebody read from the sources; once it was right it is not compared
+  // again. Passes when the file has no checksum for the tensor, or was opened with Verify::kOff.
+  void check(std::size_t tensor, ConstBytes bytes) const;
+
   // Throws Error(kLimit) when so many bytes of tensors are out of all proportion to the file that holds them: a .pt file
   // may show one byte as a terabyte. load() asks by itself; ask before making memory of a tensor's size for it.
   void check_expansion(std::uint64_t bytes) const;

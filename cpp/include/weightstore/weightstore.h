@@ -10,6 +10,7 @@
 #include "weightstore/error.h"
 #include "weightstore/format.h"
 #include "weightstore/progress.h"
+#include "weightstore/pager.h"
 #include "weightstore/pytorch.h"
 #include "weightstore/reader.h"
 #include "weightstore/rename.h"
