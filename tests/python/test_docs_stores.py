@@ -1,25 +1,12 @@
 """Every snippet of docs/stores.md runs, in order, in one directory; where a comment shows a value, that is the value."""
 
 import ast
-import io
 import re
 from pathlib import Path
 
 import pytest
 
-import weightstore
-
 PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
-
-
-def reads_pt(torch) -> bool:
-    buffer = io.BytesIO()
-    torch.save({"t": torch.zeros(1)}, buffer)
-    try:
-        weightstore.open(buffer.getvalue())
-    except weightstore.FormatError:
-        return False
-    return True
 
 
 def promised(line: str) -> object:
@@ -42,12 +29,9 @@ def run(snippet: str, names: dict) -> int:
 
 
 def test_snippets(tmp_path, monkeypatch):
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     snippets = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(snippets) >= 9
-    runnable = [snippet for snippet in snippets if "PytorchStore.from" not in snippet or reads_pt(torch)]
     names: dict = {"__name__": "docs"}
-    assert sum(run(snippet, names) for snippet in runnable) == 3
-    if len(runnable) < len(snippets):
-        pytest.skip("all but one snippet ran: this build of weightstore.open() does not read files of torch.save")
+    assert sum(run(snippet, names) for snippet in snippets) == 3

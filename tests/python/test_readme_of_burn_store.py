@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 
@@ -21,21 +19,6 @@ from weightstore import (
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
-
-
-def reads_pt() -> bool:
-    buffer = io.BytesIO()
-    torch.save({"t": torch.zeros(1)}, buffer)
-    try:
-        weightstore.open(buffer.getvalue())
-    except weightstore.FormatError:
-        return False
-    return True
-
-
-needs_pt = pytest.mark.skipif(
-    not reads_pt(), reason="this build of weightstore.open() does not read files of torch.save"
-)
 
 
 class Half(nn.Module):
@@ -152,7 +135,6 @@ def holds(burn_model, model):
     )
 
 
-@needs_pt
 def test_a_pytorch_file_into_a_model_of_burns_layout(model):
     torch.save({"state_dict": model.state_dict() | {"unknown": torch.zeros(1)}}, "pytorch_model.pth")
 
@@ -202,7 +184,6 @@ class WithGaps(nn.Module):
         self.fc = nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU(), nn.Conv2d(1, 1, 3), nn.ReLU(), nn.Conv2d(1, 1, 3))
 
 
-@needs_pt
 def test_contiguous_layer_indices_of_pytorch_files():
     model, other = WithGaps(), contiguous(WithGaps())
     torch.save(model.state_dict(), "model.pth")
@@ -249,7 +230,6 @@ def test_tensor_name_remapping():
     assert store.keys() == ["transformer.layer0.attention.q", "transformer.layer11.mlp"]
 
 
-@needs_pt
 def test_remapping_while_loading_pytorch():
     torch.save({"model.norm1.weight": torch.ones(2)}, "model.pth")
     store = (
@@ -381,7 +361,6 @@ class TransformerModel(ModuleSnapshot, nn.Module):
             self.transformer.add_module(f"layer{i}", block)
 
 
-@needs_pt
 def test_migrating_a_pytorch_transformer():
     blocks = nn.ModuleList(nn.ModuleDict({"attn": nn.Linear(4, 4), "mlp": nn.Linear(4, 4)}) for _ in range(2))
     source = nn.ModuleDict({"transformer": nn.ModuleDict({"h": blocks}), "head": nn.Linear(4, 2)})
@@ -410,10 +389,7 @@ def test_migrating_a_pytorch_transformer():
     assert save_store.get_metadata()["source"] == "pytorch"
 
 
-@needs_pt
 def test_reading_a_config():
-    if not hasattr(weightstore, "read_config"):
-        pytest.skip("this build has no weightstore.read_config()")
     torch.save({"config": {"n_head": 2, "layers": [1, 2], "name": "x"}, "w": torch.zeros(1)}, "with_config.pt")
     assert weightstore.read_config("with_config.pt", "config") == {"n_head": 2, "layers": [1, 2], "name": "x"}
 

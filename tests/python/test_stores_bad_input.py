@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -272,6 +273,18 @@ def test_hostile_files(testdata, target):
         except errors.SafetensorsError:
             refused += 1
     assert refused >= 20
+
+
+def test_hostile_pytorch_files(testdata, target):
+    folder = testdata / "testkit" / "pt_cases"
+    if not folder.is_dir():
+        pytest.skip("WEIGHTSTORE_TESTDATA has no testkit/pt_cases")
+    verdicts = json.loads((folder / "verdicts.json").read_text())
+    refused = [name for name, verdict in verdicts.items() if verdict == "refuse" and (folder / f"{name}.pt").is_file()]
+    assert len(refused) >= 20
+    for name in refused:
+        with pytest.raises(errors.PytorchError):
+            PytorchStore.from_file(folder / f"{name}.pt").apply_to(target)
 
 
 def test_names_a_pytorch_store_refuses_to_save(tmp_path):
