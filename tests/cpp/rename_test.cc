@@ -219,6 +219,14 @@ TEST(files_of_torch_save_are_renamed_and_verified) {
     CHECK(found == expected);
   }
   CHECK_EQ(renamed.verify_all(), reader.verify_all());
+
+  std::size_t stored = 0;
+  while (reader.table().source_of(stored) != 0 || reader.table().nbytes(stored) == 0) ++stored;
+  std::string damaged = test_files::read_file(path);
+  damaged[reader.table().begin(stored)] ^= 1;
+  const Reader of_damaged = Reader::open(test_files::source_of(damaged), lazy).renamed(hooks);
+  std::vector<std::byte> out(of_damaged.table().nbytes(stored));
+  CHECK(CHECK_THROWS(Error, of_damaged.read(stored, out)).code() == ErrorCode::kCorrupt);
 }
 
 RUN_TESTS()
