@@ -40,7 +40,7 @@ struct Reader::State {
   TensorTable table;
   std::unique_ptr<const ChecksumTable> checksums;  // null unless options.verify asks for them
   std::vector<ChecksumEntry> checksum_entries;
-  std::unique_ptr<const StorageChecks> storages;  // of a .pt file, in place of the two above
+  std::shared_ptr<const StorageChecks> storages;  // of a .pt file, in place of the two above
 
   const ByteSource& source_of(std::size_t tensor) const { return *table.sources()[table.source_of(tensor)]; }
 
@@ -173,6 +173,7 @@ Reader Reader::renamed(const NameHooks& hooks) const {
   auto state = std::make_shared<State>();
   state->format = state_->format;
   state->options = state_->options;
+  state->storages = state_->storages;
 
   TextMap metadata = table.metadata();
   if (!state_->checksum_entries.empty()) {
