@@ -243,6 +243,7 @@ Block* Core::fetch(const LoadPtr& load) {
         });
     return block.release();
   }
+  if (reader_) reader_->check_expansion(plan.size);
   if (load->buffer.owner == nullptr) load->buffer = BufferPool::allocate(load->charge);
   load->start(plan, load->buffer.bytes.data());
   if (load->is_prefetch()) {
