@@ -24,7 +24,8 @@ void bench_hits(ankerl::nanobench::Bench& bench, std::size_t count) {
   static const std::vector<std::byte> bytes(64);
   std::vector<NamedEntry> entries;
   for (std::size_t i = 0; i < count; ++i) {
-    entries.push_back({"model.layers." + std::to_string(i / 9) + ".part." + std::to_string(i % 9) + ".weight", {0, 64}});
+    entries.push_back(
+        {"model.layers." + std::to_string(i / 9) + ".part." + std::to_string(i % 9) + ".weight", {0, 64}});
   }
   Pager pager(memory_source(bytes), entries);
   for (std::size_t i = 0; i < count; ++i) pager.acquire(i);
@@ -118,7 +119,8 @@ class RawReader {
   void take() {
     for (std::size_t at = next_.fetch_add(chunk_); at < size_; at = next_.fetch_add(chunk_)) {
       const std::size_t count = std::min(chunk_, size_ - at);
-      if (::pread(fd_, memory_ + at, count, static_cast<off_t>(offset_ + at)) != static_cast<ssize_t>(count)) std::abort();
+      if (::pread(fd_, memory_ + at, count, static_cast<off_t>(offset_ + at)) != static_cast<ssize_t>(count))
+        std::abort();
     }
   }
 

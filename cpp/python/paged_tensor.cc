@@ -12,8 +12,7 @@ namespace py = pybind11;
 namespace {
 
 struct Object {
-  PyObject_HEAD
-  ResidentTensor tensor;
+  PyObject_HEAD ResidentTensor tensor;
   PyObject* pager;
 };
 
@@ -72,10 +71,8 @@ PyMethodDef methods[] = {
 };
 
 PyGetSetDef properties[] = {
-    {"slot", get_slot, nullptr, nullptr, nullptr},
-    {"nbytes", get_nbytes, nullptr, nullptr, nullptr},
-    {"pager", get_pager, nullptr, nullptr, nullptr},
-    {"released", get_released, nullptr, nullptr, nullptr},
+    {"slot", get_slot, nullptr, nullptr, nullptr},   {"nbytes", get_nbytes, nullptr, nullptr, nullptr},
+    {"pager", get_pager, nullptr, nullptr, nullptr}, {"released", get_released, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
