@@ -26,5 +26,6 @@ struct Model {
 void bench_checksum(ankerl::nanobench::Bench& bench);
 void bench_headers(ankerl::nanobench::Bench& bench, const Model& model);
 void bench_lookup(ankerl::nanobench::Bench& bench, const Model& model);
+void bench_transform(ankerl::nanobench::Bench& bench);
 
 }  // namespace benches

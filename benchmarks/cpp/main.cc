@@ -20,4 +20,5 @@ int main() {
   benches::bench_headers(bench, model);
   benches::bench_lookup(bench, model);
   benches::bench_checksum(bench);
+  benches::bench_transform(bench);
 }

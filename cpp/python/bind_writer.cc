@@ -11,14 +11,9 @@ namespace weightstore::python {
 
 namespace {
 
-DType dtype_of(const std::string& name) {
-  if (const auto dtype = dtype_from_name(name)) return *dtype;
-  throw Error(ErrorCode::kInvalidArgument, "there is no element type '" + name + "'");
-}
-
 NewTensor new_tensor(const py::str& name, const std::string& dtype, Shape shape, std::shared_ptr<ByteProducer> bytes,
                      std::optional<std::uint64_t> param_id) {
-  return {std::string(utf8_of(name)), dtype_of(dtype), std::move(shape), std::move(bytes), param_id, nullptr};
+  return {std::string(utf8_of(name)), dtype_named(dtype), std::move(shape), std::move(bytes), param_id, nullptr};
 }
 
 void add_memory(Writer& writer, const py::str& name, const std::string& dtype, Shape shape, std::uintptr_t address,
@@ -45,7 +40,7 @@ void add_strided(Writer& writer, const py::str& name, const std::string& dtype, 
 
 void add_deferred(Writer& writer, const py::str& name, const std::string& dtype, Shape shape, py::object produce,
                   std::optional<std::uint64_t> param_id) {
-  const auto size = contiguous_bytes(dtype_of(dtype), shape);
+  const auto size = contiguous_bytes(dtype_named(dtype), shape);
   if (!size) {
     throw Error(ErrorCode::kInvalidArgument, "type " + dtype + " and this shape do not make a number of whole bytes")
         .in_tensor(utf8_of(name));

@@ -18,6 +18,7 @@ void init_format(py::module_& m);
 void init_reader(py::module_& m);
 void init_writer(py::module_& m);
 void init_convert(py::module_& m);
+void init_transform(py::module_& m);
 void init_dlpack(py::module_& m);
 
 }  // namespace weightstore::python

@@ -12,5 +12,6 @@ PYBIND11_MODULE(_core, m) {
   init_reader(m);
   init_writer(m);
   init_convert(m);
+  init_transform(m);
   init_dlpack(m);
 }

@@ -11,6 +11,7 @@
 #include "io/huge_buffer.h"
 #include "io/parallel.h"
 #include "io/parallel_copy.h"
+#include "renamed_tensors.h"
 #include "shard_set.h"
 #include "slice.h"
 #include "weightstore/burnpack.h"
@@ -144,6 +145,32 @@ Reader Reader::from_static(ConstBytes bytes, const ReadOptions& options) {
   return open(memory_source(bytes, nullptr, "<static>"), options);
 }
 
+Reader Reader::renamed(const NameHooks& hooks) const {
+  const TensorTable& table = state_->table;
+  const RenamedTensors renamed = rename_tensors(table, hooks);
+  auto state = std::make_shared<State>();
+  state->format = state_->format;
+  state->options = state_->options;
+
+  TextMap metadata = table.metadata();
+  if (!state_->checksum_entries.empty()) {
+    const std::string entry = renamed.checksums(state_->make_checksums());
+    metadata = with_checksum_entry(metadata, entry);
+    state->checksum_entries.push_back({entry, std::nullopt});
+  }
+  state->table = renamed.table(std::move(metadata));
+  if (state_->checksums) {
+    auto checksums = std::make_unique<ChecksumTable>(state->make_checksums());
+    for (std::size_t i = 0; i < state->table.size(); ++i) {
+      // What was found right stays so.
+      const std::size_t before = renamed.numbers[i];
+      if (checksums->expected(i) && !state_->checksums->needs_check(before)) checksums->check(i, *checksums->expected(i));
+    }
+    state->checksums = std::move(checksums);
+  }
+  return Reader(std::move(state));
+}
+
 Format Reader::format() const { return state_->format; }
 
 const TensorTable& Reader::table() const { return state_->table; }
@@ -209,6 +236,10 @@ void Reader::State::check_apart(std::span<const Request> requests) const {
 }
 
 void Reader::read_many(std::span<const Request> requests, const Progress& progress) const {
+  read_all(requests, false, progress);
+}
+
+void Reader::read_all(std::span<const Request> requests, bool fresh, const Progress& progress) const {
   std::vector<io::CopyJob> jobs;
   jobs.reserve(requests.size());
   for (const Request& request : requests) {
@@ -223,7 +254,8 @@ void Reader::read_many(std::span<const Request> requests, const Progress& progre
   }
   state_->check_apart(requests);
   try {
-    io::parallel_copy(jobs, {state_->options.threads, state_->options.direct}, progress);
+    io::parallel_copy(jobs, {.threads = state_->options.threads, .direct = state_->options.direct, .fresh = fresh},
+                      progress);
   } catch (Error& error) {
     error.of_format(state_->format);
     throw;
@@ -268,7 +300,7 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
       requests.push_back({tensor, out});
     }
   }
-  read_many(requests, progress);
+  read_all(requests, true, progress);
   return result;
 }
 

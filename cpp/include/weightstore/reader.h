@@ -17,6 +17,8 @@
 
 namespace weightstore {
 
+struct NameHooks;  // rename.h
+
 // What a header may ask of us. The defaults are the formats' own limits, except for the rank, which they leave open.
 struct Limits {
   std::uint64_t rank = 65'536;  // dimensions of one tensor
@@ -71,6 +73,11 @@ class Reader {
   // Static data, such as a file linked into the program: views point into it and it is never copied or freed.
   static Reader from_static(ConstBytes bytes, const ReadOptions& options = {});
 
+  // The same file under other names, without the tensors that are not kept; shares what is open and reads nothing.
+  // Metadata and scalars stay, and checksums follow their tensors. Throws Error(kInvalidArgument) naming two tensors that
+  // would have the same name.
+  Reader renamed(const NameHooks& hooks) const;
+
   Format format() const;
   const TensorTable& table() const;
 
@@ -109,6 +116,7 @@ class Reader {
   struct State;
   explicit Reader(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   static Reader finish_open(std::shared_ptr<State> state);
+  void read_all(std::span<const Request> requests, bool fresh, const Progress& progress) const;
 
   std::shared_ptr<const State> state_;
 };
