@@ -7,6 +7,7 @@
 #include <numbers>
 #include <string>
 
+#include "transform/half.h"
 #include "weightstore/error.h"
 
 // Values come from a counter-based generator: word k of a row is the k-th output of SplitMix64 started at a key made of
@@ -31,27 +32,6 @@ constexpr double fraction(std::uint64_t key, std::uint64_t counter) {
   return static_cast<double>(word(key, counter) >> 11) * 0x1p-53;
 }
 
-std::uint16_t bfloat16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40);
-  return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-
-// Rounds to nearest even. Scaling by a power of two lets the addition of a large number do the rounding.
-std::uint16_t float16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000);
-  const std::uint32_t magnitude = bits & 0x7FFFFFFF;
-  if (magnitude > 0x7F800000) return sign | 0x7E00;
-  if (magnitude >= 0x477FF000) return sign | 0x7C00;  // rounds to 65536 or more
-  if (magnitude < 0x38800000) {                       // subnormal: units of 2^-24
-    const float units = std::bit_cast<float>(magnitude) * 0x1p24f;
-    return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::nearbyintf(units)));
-  }
-  const std::uint32_t rounded = magnitude + 0xFFF + ((magnitude >> 13) & 1);
-  return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000) >> 13));
-}
-
 template <class T>
 void store(std::byte* out, T value) {
   std::memcpy(out, &value, sizeof value);
@@ -66,9 +46,9 @@ void store_float(DType dtype, double value, std::byte* out) {
     case DType::kF64:
       return store(out, value);
     case DType::kF16:
-      return store(out, float16(static_cast<float>(value)));
+      return store(out, transform::narrow_to_f16(std::bit_cast<std::uint32_t>(static_cast<float>(value))));
     case DType::kBF16:
-      return store(out, bfloat16(static_cast<float>(value)));
+      return store(out, transform::narrow_to_bf16(std::bit_cast<std::uint32_t>(static_cast<float>(value))));
     default:
       return store(out, static_cast<float>(value));
   }
