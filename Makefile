@@ -120,7 +120,7 @@ fuzz-build: fuzz-tools build/fuzz/build.ninja
 .PHONY: $(addprefix fuzz-,$(FUZZ_TARGETS))
 $(addprefix fuzz-,$(FUZZ_TARGETS)): fuzz-%: fuzz-build
 	mkdir -p build/fuzz/found/$*
-	cd build/fuzz && ASAN_OPTIONS=quarantine_size_mb=32 tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=2048 -malloc_limit_mb=64 \
+	cd build/fuzz && ASAN_OPTIONS=quarantine_size_mb=32 tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=1024 -malloc_limit_mb=64 \
 	  -rss_limit_mb=4096 -timeout=5 -print_final_stats=1 -verbosity=0 found/$* $(CURDIR)/tests/fuzz/corpus/$*
 
 clean:

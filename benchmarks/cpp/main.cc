@@ -22,4 +22,5 @@ int main() {
   benches::bench_checksum(bench);
   benches::bench_transform(bench);
   benches::bench_pager(bench);
+  benches::bench_hash_table(bench);
 }
