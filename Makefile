@@ -35,6 +35,7 @@ bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
 	$(CMAKE) --build build/bench
 	build/bench/benchmarks/cpp/core_bench
 	$(BIN)/python benchmarks/python/run.py
+	$(BIN)/python benchmarks/python/pager.py
 
 # A randomized address space can collide with ThreadSanitizer's shadow memory.
 NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
@@ -114,12 +115,13 @@ build/fuzz/build.ninja: | fuzz-tools
 fuzz-build: fuzz-tools build/fuzz/build.ninja
 	$(CMAKE) --build build/fuzz
 
-# What a run finds goes to build/fuzz/found; files worth keeping are copied to tests/fuzz/corpus by hand.
+# What a run finds goes to build/fuzz/found; files worth keeping are copied to tests/fuzz/corpus by hand. Memory is limited
+# by the single allocation: that of the whole process is the sanitizer's more than ours after a million inputs.
 .PHONY: $(addprefix fuzz-,$(FUZZ_TARGETS))
 $(addprefix fuzz-,$(FUZZ_TARGETS)): fuzz-%: fuzz-build
 	mkdir -p build/fuzz/found/$*
-	cd build/fuzz && tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=16384 -rss_limit_mb=512 -timeout=5 -print_final_stats=1 \
-	  -verbosity=0 found/$* $(CURDIR)/tests/fuzz/corpus/$*
+	cd build/fuzz && ASAN_OPTIONS=quarantine_size_mb=32 tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=1024 -malloc_limit_mb=64 \
+	  -rss_limit_mb=4096 -timeout=5 -print_final_stats=1 -verbosity=0 found/$* $(CURDIR)/tests/fuzz/corpus/$*
 
 clean:
 	rm -rf build $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -62,6 +62,21 @@ class ShareOfLimit:
 
 
 @dataclass(frozen=True)
+class Either:
+    one: Goal
+    other: Goal
+
+    def check(self, who: str, results: Results) -> Verdict:
+        verdicts = [goal.check(who, results) for goal in (self.one, self.other)]
+        known = [verdict.reached for verdict in verdicts if verdict.reached is not None]
+        return Verdict(
+            " or ".join(verdict.goal for verdict in verdicts),
+            " and ".join(verdict.measured for verdict in verdicts),
+            any(known) if known else None,
+        )
+
+
+@dataclass(frozen=True)
 class MemoryBelow:
     megabytes: float
 

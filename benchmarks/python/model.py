@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 LAYERS = 32
-DTYPE_BYTES = {"F32": 4, "BF16": 2}
+DTYPE_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 
 Shapes = dict[str, tuple[str, tuple[int, ...]]]
 

@@ -99,7 +99,7 @@ class Runner:
         if who not in results:
             file = source.with_suffix(CONTESTANTS[who].suffix)
             header = model.header_bytes(file) if file.suffix in (".safetensors", ".bpk") and file.exists() else 0
-            results[who] = Result(who, source.stat().st_size, header)
+            results[who] = Result(who, sample["payload_bytes"], header)
         result = results[who]
         result.samples.append(sample["seconds"])
         result.extra_bytes = max(result.extra_bytes, sample["extra_bytes"])

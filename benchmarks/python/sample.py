@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import shutil
 import sys
 import time
@@ -23,7 +24,7 @@ from benchmarks.python.limits import Limits, extents
 from benchmarks.python.memory import PeakMemory
 from benchmarks.python.tasks import TASKS, Operation
 
-_TORCH_DTYPES = {"F32": "float32", "BF16": "bfloat16"}
+_TORCH_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 def measure(work: Callable[[], Any]) -> tuple[Any, float, int]:
@@ -127,6 +128,30 @@ def read_one(who: Contestant, source: Path, file: Path) -> tuple[float, int]:
     return seconds, extra
 
 
+def matrix_for(source: Path) -> np.ndarray:
+    """An F32 matrix of about half the bytes of the model. Its rows are whole cache lines, as those of models are."""
+    side = math.isqrt(source.stat().st_size // 8) // 64 * 64
+    return np.random.Generator(np.random.PCG64(20)).random((side, side), np.float32)
+
+
+def transform(who: Contestant, source: Path, operation: Operation) -> tuple[float, int, int]:
+    """Also the traffic: bytes read or written, on average."""
+    import torch
+
+    matrix = matrix_for(source)
+    accepted = who.accept_matrix(matrix)
+    if operation == Operation.TRANSPOSE:
+        result, seconds, extra = measure(lambda: who.transpose(accepted))
+        expected = as_bytes(torch.from_numpy(matrix).t())
+    else:
+        dtype = "F16" if operation == Operation.CAST_F16 else "BF16"
+        result, seconds, extra = measure(lambda: who.cast(accepted, dtype))
+        expected = as_bytes(torch.from_numpy(matrix).to(getattr(torch, _TORCH_DTYPES[dtype])))
+    if not isinstance(who, Memcpy) and not np.array_equal(as_bytes(result), expected):
+        raise AssertionError("the result differs from torch's")
+    return seconds, extra, (matrix.nbytes + expected.nbytes) // 2
+
+
 def main(task_name: str, who_name: str, source: Path, scratch: Path, library: Path) -> dict[str, Any]:
     task = next(task for task in TASKS if task.name == task_name)
     who = CONTESTANTS[who_name]
@@ -135,6 +160,7 @@ def main(task_name: str, who_name: str, source: Path, scratch: Path, library: Pa
     import torch  # noqa: F401  so that no contestant pays for it
 
     file = source.with_suffix(who.suffix)
+    payload = source.stat().st_size
     match task.operation:
         case Operation.LIST:
             seconds, extra = list_names(who, source, file)
@@ -148,7 +174,9 @@ def main(task_name: str, who_name: str, source: Path, scratch: Path, library: Pa
             seconds, extra = load(who, source, file, limits, cold=cold)
         case Operation.LOAD_INTO:
             seconds, extra = load_into(who, source, file)
-    return {"seconds": seconds, "extra_bytes": extra}
+        case Operation.TRANSPOSE | Operation.CAST_F16 | Operation.CAST_BF16:
+            seconds, extra, payload = transform(who, source, task.operation)
+    return {"seconds": seconds, "extra_bytes": extra, "payload_bytes": payload}
 
 
 if __name__ == "__main__":

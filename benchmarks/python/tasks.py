@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field, replace
 
 from benchmarks.python.goals import (
+    Either,
     FasterThan,
     FasterThanBestPeer,
     Goal,
@@ -23,6 +24,9 @@ class Operation(enum.Enum):
     LOAD = "load"
     LOAD_COLD = "load_cold"
     LOAD_INTO = "load_into"
+    TRANSPOSE = "transpose"
+    CAST_F16 = "cast_f16"
+    CAST_BF16 = "cast_bf16"
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,9 @@ _SAVING_PEERS = (
     "tensorizer",
     "tensorstore zarr3",
 )
+
+_MEMCPY = ("machine: memcpy 1T", "machine: memcpy 2T")
+_CAST_GOALS = {"weightstore": (Either(FasterThan("torch", 1), ShareOfLimit(0.6, "machine: memcpy 2T")),)}
 
 TASKS = (
     Task(
@@ -176,5 +183,26 @@ TASKS = (
             "limit: mmap, populated",
         ),
         {"weightstore": (ShareOfLimit(1 / 1.1, "limit: bare mmap"),)},
+    ),
+    Task(
+        "transpose",
+        "transpose an F32 matrix of half the model's size into new memory",
+        Operation.TRANSPOSE,
+        ("weightstore", "numpy", "torch", *_MEMCPY),
+        {"weightstore": (FasterThan("numpy", 3),)},
+    ),
+    Task(
+        "cast-f16",
+        "convert that matrix to F16",
+        Operation.CAST_F16,
+        ("weightstore", "numpy", "torch", *_MEMCPY),
+        _CAST_GOALS,
+    ),
+    Task(
+        "cast-bf16",
+        "convert that matrix to BF16",
+        Operation.CAST_BF16,
+        ("weightstore", "torch", *_MEMCPY),
+        _CAST_GOALS,
     ),
 )

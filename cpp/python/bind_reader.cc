@@ -54,7 +54,7 @@ template <class NumberOf>
 py::list name_list(const TensorTable& table, NumberOf number_of) {
   py::list names(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
-    names[i] = to_str(table.name(number_of(i)));
+    PyList_SET_ITEM(names.ptr(), static_cast<Py_ssize_t>(i), to_str(table.name(number_of(i))).release().ptr());
   }
   return names;
 }

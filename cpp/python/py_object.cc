@@ -1,6 +1,6 @@
 #include "py_object.h"
 
-#include <string>
+#include "weightstore/error.h"
 
 namespace weightstore::python {
 
@@ -36,6 +36,19 @@ std::string_view utf8_of(const py::str& text) {
   const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &length);
   if (data == nullptr) throw py::error_already_set();
   return {data, static_cast<std::size_t>(length)};
+}
+
+DType dtype_named(const std::string& name) {
+  if (const auto dtype = dtype_from_name(name)) return *dtype;
+  throw Error(ErrorCode::kInvalidArgument, "there is no element type '" + name + "'");
+}
+
+std::size_t item_bytes_of(const std::string& name) {
+  const unsigned bits = bits_of(dtype_named(name));
+  if (bits == 0 || bits % 8 != 0) {
+    throw Error(ErrorCode::kUnsupported, "elements of type " + name + " are not whole bytes to be moved");
+  }
+  return bits / 8;
 }
 
 SharedBytes buffer_bytes(py::handle object) {

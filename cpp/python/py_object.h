@@ -1,14 +1,16 @@
 #pragma once
 
-// Python objects, text, paths and buffers on their way into and out of C++.
+// Python objects, text, paths, types and buffers on their way into and out of C++.
 
 #include <pybind11/pybind11.h>
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "weightstore/byte_source.h"
+#include "weightstore/dtype.h"
 
 namespace weightstore::python {
 
@@ -27,6 +29,12 @@ std::filesystem::path to_path(py::handle path);
 
 // The bytes of a str, valid while it lives. Throws UnicodeEncodeError for lone surrogates.
 std::string_view utf8_of(const py::str& text);
+
+// The element type with this name. Throws Error(kInvalidArgument).
+DType dtype_named(const std::string& name);
+// Bytes of an element of the type with this name. Throws Error(kUnsupported) for those that are no whole number of
+// bytes.
+std::size_t item_bytes_of(const std::string& name);
 
 // The memory of an object with a contiguous buffer, held until the last owner is gone. Throws TypeError or BufferError.
 SharedBytes buffer_bytes(py::handle object);

@@ -80,8 +80,13 @@ Conversion plan_conversion(const Reader& source, Format target) try {
 
 void convert_file(const std::filesystem::path& source, const std::filesystem::path& target,
                   const WriteOptions& options) {
+  format_of_name(target.filename().string());  // before anything is opened
+  convert_file(Reader::open(source), target, options);
+}
+
+void convert_file(const Reader& source, const std::filesystem::path& target, const WriteOptions& options) {
   const Format format = format_of_name(target.filename().string());
-  const Conversion conversion = plan_conversion(Reader::open(source), format);
+  const Conversion conversion = plan_conversion(source, format);
   WriteOptions adjusted = options;
   adjusted.order = TensorOrder::kAsAdded;
   adjusted.burn_compat = conversion.burn_compat;

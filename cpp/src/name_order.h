@@ -1,18 +1,76 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace weightstore {
 
-// Names share long beginnings and lie all over an arena. The four bytes behind what all have in common decide most pairs
-// without going there.
+// A name by its number, and four of its bytes.
 struct NameKey {
-  std::uint32_t first_bytes;
+  std::uint32_t bytes;
   std::uint32_t number;
+};
+
+// Sorts names by four bytes at a time. Names share long beginnings and lie all over an arena: comparing pairs of them
+// would go there, and over the same beginnings, again and again; this goes once for every four bytes that matter.
+template <class NameOf>
+class NameSorter {
+ public:
+  explicit NameSorter(NameOf name) : name_(std::move(name)) {}
+
+  // Puts keys whose names agree in their first `skip` bytes into order.
+  void sort(std::span<NameKey> keys, std::size_t skip, int depth = 0) {
+    if (keys.size() <= kFew || depth == kMaxDepth) return sort_whole(keys);
+    const std::size_t common = common_bytes(keys, skip);
+    for (NameKey& key : keys) {
+      const std::string_view rest = name(key).substr(common);
+      key.bytes = 0;
+      for (std::size_t k = 0; k < kStep; ++k) {
+        key.bytes = key.bytes << 8 | (k < rest.size() ? static_cast<unsigned char>(rest[k]) : 0u);
+      }
+    }
+    std::sort(keys.begin(), keys.end(), [](const NameKey& a, const NameKey& b) { return a.bytes < b.bytes; });
+    for (auto first = keys.begin(); first != keys.end();) {
+      const auto last = std::find_if(first, keys.end(), [&](const NameKey& key) { return key.bytes != first->bytes; });
+      // Perhaps a name has ended, and zeros that stand for nothing equal those of a longer one.
+      if ((first->bytes & 0xFF) == 0) {
+        sort_whole({first, last});
+      } else {
+        sort({first, last}, common + kStep, depth + 1);
+      }
+      first = last;
+    }
+  }
+
+ private:
+  static constexpr std::size_t kStep = sizeof(NameKey::bytes);
+  static constexpr std::size_t kFew = 8;     // below, there is nothing to gain
+  static constexpr int kMaxDepth = 64;       // names chosen to differ late must not cost call frames
+
+  std::string_view name(const NameKey& key) const { return name_(key.number); }
+
+  void sort_whole(std::span<NameKey> keys) const {
+    std::sort(keys.begin(), keys.end(), [&](const NameKey& a, const NameKey& b) { return name(a) < name(b); });
+  }
+
+  std::size_t common_bytes(std::span<const NameKey> keys, std::size_t known) const {
+    const std::string_view first = name(keys.front());
+    std::size_t common = first.size();
+    for (const NameKey& key : keys) {
+      const std::string_view other = name(key).substr(0, common);
+      const auto differ = std::mismatch(other.begin() + static_cast<std::ptrdiff_t>(known), other.end(),
+                                        first.begin() + static_cast<std::ptrdiff_t>(known));
+      common = static_cast<std::size_t>(differ.first - other.begin());
+    }
+    return common;
+  }
+
+  NameOf name_;
 };
 
 // The numbers 0 to `count` - 1 (below 2^32) in ascending order of the bytes of name(number). Takes eight bytes a name, no
@@ -22,24 +80,9 @@ std::vector<NameKey> sorted_name_keys(std::size_t count, NameOf name) {
   std::vector<NameKey> keys(count);
   for (std::size_t i = 0; i < count; ++i) keys[i] = {0, static_cast<std::uint32_t>(i)};
   const auto before = [&](const NameKey& a, const NameKey& b) {
-    if (a.first_bytes != b.first_bytes) return a.first_bytes < b.first_bytes;
     return std::string_view(name(a.number)) < std::string_view(name(b.number));
   };
-  if (std::is_sorted(keys.begin(), keys.end(), before)) return keys;
-
-  const std::string_view first = name(0);
-  std::size_t common = first.size();
-  for (const NameKey& key : keys) {
-    const std::string_view other = std::string_view(name(key.number)).substr(0, common);
-    common = static_cast<std::size_t>(std::mismatch(other.begin(), other.end(), first.begin()).first - other.begin());
-  }
-  for (NameKey& key : keys) {
-    const std::string_view rest = std::string_view(name(key.number)).substr(common);
-    for (std::size_t k = 0; k < 4; ++k) {
-      key.first_bytes = key.first_bytes << 8 | (k < rest.size() ? static_cast<unsigned char>(rest[k]) : 0u);
-    }
-  }
-  std::sort(keys.begin(), keys.end(), before);
+  if (!std::is_sorted(keys.begin(), keys.end(), before)) NameSorter(name).sort(keys, 0);
   return keys;
 }
 

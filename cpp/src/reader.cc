@@ -13,6 +13,7 @@
 #include "io/huge_buffer.h"
 #include "io/parallel.h"
 #include "io/parallel_copy.h"
+#include "renamed_tensors.h"
 #include "shard_set.h"
 #include "slice.h"
 #include "storage_checks.h"
@@ -39,7 +40,7 @@ struct Reader::State {
   TensorTable table;
   std::unique_ptr<const ChecksumTable> checksums;  // null unless options.verify asks for them
   std::vector<ChecksumEntry> checksum_entries;
-  std::unique_ptr<const StorageChecks> storages;  // of a .pt file, in place of the two above
+  std::shared_ptr<const StorageChecks> storages;  // of a .pt file, in place of the two above
 
   const ByteSource& source_of(std::size_t tensor) const { return *table.sources()[table.source_of(tensor)]; }
 
@@ -85,6 +86,9 @@ struct Reader::State {
           .in_tensor(table.name(i));
     }
   }
+
+  // Threads fill the outputs in no order, so that shared memory would end up with some of each tensor.
+  void check_apart(std::span<const Request> requests) const;
 
   ChecksumTable make_checksums() const {
     ChecksumTable result(table.size());
@@ -163,6 +167,33 @@ Reader Reader::from_static(ConstBytes bytes, const ReadOptions& options) {
   return open(memory_source(bytes, nullptr, "<static>"), options);
 }
 
+Reader Reader::renamed(const NameHooks& hooks) const {
+  const TensorTable& table = state_->table;
+  const RenamedTensors renamed = rename_tensors(table, hooks);
+  auto state = std::make_shared<State>();
+  state->format = state_->format;
+  state->options = state_->options;
+  state->storages = state_->storages;
+
+  TextMap metadata = table.metadata();
+  if (!state_->checksum_entries.empty()) {
+    const std::string entry = renamed.checksums(state_->make_checksums());
+    metadata = with_checksum_entry(metadata, entry);
+    state->checksum_entries.push_back({entry, std::nullopt});
+  }
+  state->table = renamed.table(std::move(metadata));
+  if (state_->checksums) {
+    auto checksums = std::make_unique<ChecksumTable>(state->make_checksums());
+    for (std::size_t i = 0; i < state->table.size(); ++i) {
+      // What was found right stays so.
+      const std::size_t before = renamed.numbers[i];
+      if (checksums->expected(i) && !state_->checksums->needs_check(before)) checksums->check(i, *checksums->expected(i));
+    }
+    state->checksums = std::move(checksums);
+  }
+  return Reader(std::move(state));
+}
+
 Format Reader::format() const { return state_->format; }
 
 const TensorTable& Reader::table() const { return state_->table; }
@@ -211,7 +242,27 @@ void Reader::read_slice(std::size_t tensor, std::span<const SliceDim> dims, Muta
   state_->rethrow(error, tensor);
 }
 
+void Reader::State::check_apart(std::span<const Request> requests) const {
+  std::vector<const Request*> order;
+  order.reserve(requests.size());
+  for (const Request& request : requests) {
+    if (!request.out.empty()) order.push_back(&request);
+  }
+  const auto address = [](const Request* request) { return reinterpret_cast<std::uintptr_t>(request->out.data()); };
+  std::sort(order.begin(), order.end(), [&](const Request* a, const Request* b) { return address(a) < address(b); });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (address(order[i]) - address(order[i - 1]) >= order[i - 1]->out.size()) continue;
+    throw Error(ErrorCode::kInvalidArgument, "its output shares memory with that of tensor '" +
+                                                 printable(table.name(order[i - 1]->tensor)) + "'; read one of them")
+        .in_tensor(table.name(order[i]->tensor));
+  }
+}
+
 void Reader::read_many(std::span<const Request> requests, const Progress& progress) const {
+  read_all(requests, false, progress);
+}
+
+void Reader::read_all(std::span<const Request> requests, bool fresh, const Progress& progress) const {
   std::vector<io::CopyJob> jobs;
   jobs.reserve(requests.size());
   for (const Request& request : requests) {
@@ -224,8 +275,10 @@ void Reader::read_many(std::span<const Request> requests, const Progress& progre
     jobs.push_back({&state_->source_of(request.tensor), state_->table.begin(request.tensor), request.out,
                     state_->table.name(request.tensor)});
   }
+  state_->check_apart(requests);
   try {
-    io::parallel_copy(jobs, {state_->options.threads, state_->options.direct}, progress);
+    io::parallel_copy(jobs, {.threads = state_->options.threads, .direct = state_->options.direct, .fresh = fresh},
+                      progress);
   } catch (Error& error) {
     error.of_format(state_->format);
     throw;
@@ -284,8 +337,14 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
       requests.push_back({tensor, out});
     }
   }
-  read_many(requests, progress);
+  read_all(requests, true, progress);
   return result;
+}
+
+void Reader::check(std::size_t tensor, ConstBytes bytes) const try {
+  state_->verify(tensor, &bytes);
+} catch (Error& error) {
+  state_->rethrow(error, tensor);
 }
 
 std::size_t Reader::verify_storages(const Progress& progress) const {

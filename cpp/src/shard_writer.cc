@@ -2,12 +2,14 @@
 // of an old one, and no order of renames is atomic as a whole. The index is therefore what makes a set:
 //
 //  1. Every shard is written, whole, as a temporary beside its final name.
-//  2. The old index is removed: from here on there is no set, rather than one that mixes old and new shards.
+//  2. The old index is removed, and that synced: from here on there is no set, rather than one that mixes old and new
+//     shards.
 //  3. The shards are renamed to their final names.
 //  4. The new index is written, last.
-//  5. Shards of the old set that the new one does not use are removed.
+//  5. Shards of the old set that the new one does not use are removed, if their names are such as we give.
 //
-// A failure before step 2 leaves the old set as it was.
+// A failure before step 2 leaves the old set as it was. When nothing may be overwritten there is no old set, and a
+// failure leaves nothing.
 
 #include <algorithm>
 #include <array>
@@ -69,6 +71,48 @@ std::set<std::string> files_of_old_set(const std::filesystem::path& index_path, 
   } catch (const Error&) {
   }
   return files;
+}
+
+// Whether a name is one that shard_name() gives.
+bool is_shard_name(std::string_view name, const std::string& base) {
+  std::size_t number = 0;
+  std::size_t count = 0;
+  if (!name.starts_with(base)) return false;
+  const std::string suffix(name.substr(base.size()));
+  return std::sscanf(suffix.c_str(), "-%zu-of-%zu.safetensors", &number, &count) == 2 &&
+         shard_name(base, number, count) == name;
+}
+
+// Files that were given their names, and lose them again unless kept.
+class NewNames {
+ public:
+  explicit NewNames(io::FileOps& ops) : ops_(ops) {}
+  ~NewNames() {
+    for (const std::string& path : paths_) ops_.unlink(path.c_str());
+  }
+  NewNames(const NewNames&) = delete;
+  NewNames& operator=(const NewNames&) = delete;
+
+  void add(std::string path) { paths_.push_back(std::move(path)); }
+  void keep() { paths_.clear(); }
+
+ private:
+  io::FileOps& ops_;
+  std::vector<std::string> paths_;
+};
+
+void remove_index(const std::filesystem::path& index_path, bool durable, io::FileOps& ops) {
+  // The link stays when the index is one.
+  const std::filesystem::path target = io::follow_links(index_path);
+  if (ops.unlink(target.c_str()) != 0) {
+    if (errno == ENOENT) return;
+    throw Error(ErrorCode::kIo, "cannot remove the old index").with_errno(errno);
+  }
+  const std::string directory = target.parent_path().empty() ? "." : target.parent_path().string();
+  if (durable && !io::sync_directory(directory, ops)) {
+    throw Error(ErrorCode::kIo, "the old index is removed, but its directory cannot be synced; write the set again")
+        .with_errno(errno);
+  }
 }
 
 // The caller's metadata, without checksums that came with it when the shards get their own.
@@ -140,14 +184,19 @@ std::vector<std::string> Writer::write_shards(const std::filesystem::path& index
   }
 
   std::set<std::string> stale = files_of_old_set(index_path, ops);
-  if (options.overwrite && ops.unlink(index_path.c_str()) != 0 && errno != ENOENT) {
-    throw Error(ErrorCode::kIo, "cannot remove the old index").with_errno(errno);
+  if (options.overwrite) remove_index(index_path, options.durable, ops);
+  NewNames committed(ops);
+  for (const auto& file : files) {
+    file->commit();
+    if (!options.overwrite) committed.add(file->target_path());
   }
-  for (const auto& file : files) file->commit();
   const TextMap metadata = index_metadata(metadata_, options.checksums);
   write_text(index_path, safetensors::write_index(weight_map, total, &metadata), options, ops);
+  committed.keep();
   for (const std::string& name : names) stale.erase(name);
-  for (const std::string& name : stale) ops.unlink((index_path.parent_path() / name).c_str());
+  for (const std::string& name : stale) {
+    if (is_shard_name(name, base)) ops.unlink((index_path.parent_path() / name).c_str());
+  }
   return names;
 } catch (Error& error) {
   error.in_file(index_path.string()).of_format(Format::kSafetensors);

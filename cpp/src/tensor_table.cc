@@ -1,4 +1,4 @@
-// Records are fixed-size; names and shapes live in two arenas. Dimensions are stored as LEB128 because a dimension then
+// Records are fixed-size; names stay in the header's text, and shapes live in an arena. Dimensions are stored as LEB128 because a dimension then
 // takes no more room than its digits in the header, so that a header of nothing but dimensions cannot blow us up.
 
 #include <algorithm>
@@ -68,7 +68,9 @@ std::optional<std::uint64_t> contiguous_bytes(DType dtype, std::span<const std::
 }
 
 std::string_view TensorTable::name(const Record& record) const {
-  return std::string_view(names_).substr(record.name_offset, record.name_length);
+  const char* begin = record.name_offset < text_size_ ? text_.get() + record.name_offset
+                                                      : names_.data() + (record.name_offset - text_size_);
+  return {begin, record.name_length};
 }
 
 std::string_view TensorTable::name(std::size_t i) const { return name(records_[i]); }
@@ -95,10 +97,9 @@ TensorInfo TensorTable::operator[](std::size_t i) const {
   return info;
 }
 
-void TensorTable::reserve(std::size_t header_bytes) {
-  // A tensor takes a hundred bytes of header, half of them its name. Pages that are not needed are never touched.
-  records_.reserve(header_bytes / 100);
-  names_.reserve(header_bytes / 2);
+void TensorTable::keep_text(std::shared_ptr<const char[]> text, std::size_t size) {
+  text_ = std::move(text);
+  text_size_ = size;
 }
 
 std::uint32_t TensorTable::add_source(std::shared_ptr<const ByteSource> source) {
@@ -106,16 +107,28 @@ std::uint32_t TensorTable::add_source(std::shared_ptr<const ByteSource> source) 
   return static_cast<std::uint32_t>(sources_.size() - 1);
 }
 
+std::uint32_t TensorTable::place(std::string_view name) {
+  // As numbers, because pointers into different objects have no order.
+  const auto begin = reinterpret_cast<std::uintptr_t>(text_.get());
+  const auto at = reinterpret_cast<std::uintptr_t>(name.data());
+  if (at >= begin && at - begin < text_size_) return static_cast<std::uint32_t>(at - begin);
+  const std::size_t offset = text_size_ + names_.size();
+  names_ += name;
+  return static_cast<std::uint32_t>(offset);
+}
+
 void TensorTable::add(const NewTensor& tensor) {
-  if (names_.size() + tensor.name.size() > kMaxArena || shapes_.size() + 10 * tensor.shape.size() > kMaxArena ||
+  if (text_size_ + names_.size() + tensor.name.size() > kMaxArena || shapes_.size() + 10 * tensor.shape.size() > kMaxArena ||
       records_.size() >= kMaxArena / 4) {
     throw Error(ErrorCode::kLimit, "more tensors than one table can hold").in_tensor(tensor.name);
   }
+  // A tensor usually takes a hundred bytes of header. Pages that are not needed are never touched.
+  if (records_.empty()) records_.reserve(text_size_ / 100);
   Record record;
   record.begin = tensor.begin;
   record.end = tensor.end;
   record.param_id = tensor.param_id.value_or(0);
-  record.name_offset = static_cast<std::uint32_t>(names_.size());
+  record.name_offset = place(tensor.name);
   record.name_length = static_cast<std::uint32_t>(tensor.name.size());
   record.shape_offset = static_cast<std::uint32_t>(shapes_.size());
   record.rank = static_cast<std::uint32_t>(tensor.shape.size());
@@ -123,7 +136,6 @@ void TensorTable::add(const NewTensor& tensor) {
   record.quant = 0;
   record.dtype = tensor.dtype;
   record.has_param_id = tensor.param_id.has_value();
-  names_ += tensor.name;
   for (const std::uint64_t dimension : tensor.shape) append_leb128(shapes_, dimension);
   if (tensor.dtype == DType::kQFloat) {
     // Most tensors of a file are quantized alike.
@@ -200,7 +212,7 @@ void TensorTable::finish() {
 
 void TensorTable::build_lookup() {
   // Addresses and time are enough of a secret: an attacker writes the file before this process exists.
-  hash_seed_ = reinterpret_cast<std::uintptr_t>(names_.data()) * 0x9E3779B97F4A7C15u ^
+  hash_seed_ = reinterpret_cast<std::uintptr_t>(records_.data()) * 0x9E3779B97F4A7C15u ^
                static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   std::size_t capacity = 16;
   while (capacity < 2 * records_.size()) capacity *= 2;

@@ -49,7 +49,10 @@ void write_open_file(io::AtomicFile& file, const Writer& contents, Format format
   io::rewrite_header(file, plan_file(with_checksums(contents, crcs), format, options).header, ops);
 }
 
-void Writer::add(NewTensor tensor) { tensors_.push_back(std::move(tensor)); }
+void Writer::add(NewTensor tensor) {
+  if (tensor.bytes == nullptr) throw Error(ErrorCode::kInvalidArgument, "has no bytes to write").in_tensor(tensor.name);
+  tensors_.push_back(std::move(tensor));
+}
 
 void Writer::add(std::string name, DType dtype, Shape shape, ConstBytes bytes) {
   add({std::move(name), dtype, std::move(shape), resident_bytes(bytes), std::nullopt, nullptr});

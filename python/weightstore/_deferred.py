@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import index
 from typing import Any
 
 from . import _dtypes
@@ -23,7 +24,7 @@ class DeferredTensor:
 
     def __init__(self, dtype: Any, shape: Sequence[int], produce: Callable[[], Any | Iterable[Any]]) -> None:
         self.dtype = _dtypes.stored_name(dtype)
-        self.shape = tuple(int(size) for size in shape)
+        self.shape = tuple(index(size) for size in shape)
         self.produce = produce
         if self.dtype == "QFloat":
             raise TypeError("QFloat tensors are quantized by Burn; they can be copied with convert(), not made")

@@ -44,6 +44,8 @@ _TORCH = {**_NUMPY, **_ML_DTYPES, "F4": "float4_e2m1fn_x2", "C32": "complex32"}
 _READ_ONLY = ("BoolU8", "Flex32", "C128")
 NAME_OF_NUMPY = {shown: stored for stored, shown in (_NUMPY | _ML_DTYPES).items() if stored not in _READ_ONLY}
 NAME_OF_TORCH = {**NAME_OF_NUMPY, "float4_e2m1fn_x2": "F4"}
+# The same, with types that are only read.
+READ_AS = NAME_OF_TORCH | {"complex128": "C128", "complex32": "C32"}
 
 # (code, bits, lanes)
 DLPACK = {

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 
 def load(reader: _core.Reader, numbers: list[int], framework: str, progress: Progress | None) -> dict[str, Any]:
     """New memory for each tensor, as numpy arrays or torch tensors."""
-    wrap, check = _wrappers(framework)
-    described = reader.describe_many(numbers)
-    for name, dtype, shape, _ in described:
-        check(name, dtype, shape)
+    wrap = _wrapper(framework)
+    described = _described(reader, numbers, framework)
     memories = reader.load(numbers, progress)
     return {
         name: wrap(memory, dtype, shape) for (name, dtype, shape, _), memory in zip(described, memories, strict=True)
@@ -26,11 +24,9 @@ def load(reader: _core.Reader, numbers: list[int], framework: str, progress: Pro
 
 def view_all(file: File, numbers: list[int], framework: str) -> dict[str, Any]:
     """Views of a mapped file: numpy's read-only, torch's copy-on-write. What cannot be viewed is copied."""
-    wrap, check = _wrappers(framework)
+    wrap = _wrapper(framework)
     reader = file._reader
-    described = reader.describe_many(numbers)
-    for name, dtype, shape, _ in described:
-        check(name, dtype, shape)
+    described = _described(reader, numbers, framework)
     result = {}
     torch_items = framework == "torch"
     for (name, dtype, shape, _), memory in zip(described, reader.views(numbers, writable=torch_items), strict=True):
@@ -41,16 +37,36 @@ def view_all(file: File, numbers: list[int], framework: str) -> dict[str, Any]:
     return result
 
 
-def _wrappers(framework: str) -> tuple[Callable[..., Any], Callable[[str, str, tuple[int, ...]], None]]:
+def _wrapper(framework: str) -> Callable[[_core.Memory, str, tuple[int, ...]], Any]:
     if framework == "numpy":
         from . import _arrays
 
-        return _arrays.from_memory, lambda name, dtype, shape: _arrays.check_showable(name, dtype)
+        return _arrays.from_memory
     if framework == "torch":
         from . import _tensors
 
-        return _tensors.from_memory, _tensors.check_showable
+        return _tensors.from_memory
     raise errors.make("invalid_argument", f"framework is {framework!r}; it is 'numpy' or 'torch'")
+
+
+def _described(reader: _core.Reader, numbers: list[int], framework: str) -> list[tuple[str, str, tuple[int, ...], int]]:
+    """Name, type, shape and size of tensors that the framework can show. Raises TypeError naming one it cannot."""
+    described = reader.describe_many(numbers)
+    shown = set()
+    for name, dtype, shape, _ in described:
+        if dtype in shown:
+            continue
+        if framework == "torch":
+            from . import _tensors
+
+            _tensors.check_showable(name, dtype, shape)
+        else:
+            from . import _arrays
+
+            _arrays.check_showable(name, dtype)
+        if _dtypes.byte_packing(dtype) == 1:  # otherwise the shape matters too
+            shown.add(dtype)
+    return described
 
 
 class _Target:

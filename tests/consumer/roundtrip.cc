@@ -47,6 +47,20 @@ int main(int argc, char** argv) {
     REQUIRE(!table.find("absent"));
   }
 
+  ws::NameHooks hooks;
+  hooks.keep = [](const ws::TensorInfo& tensor) { return tensor.dtype == ws::DType::kF32; };
+  hooks.rename = [](std::string_view name) { return "model." + std::string(name); };
+  ws::convert_file(ws::Reader::open(directory / "model.bpk").renamed(hooks), directory / "renamed.safetensors");
+  const ws::Reader renamed = ws::Reader::open(directory / "renamed.safetensors");
+  REQUIRE(renamed.table().size() == 1);
+  const ws::ConstBytes stored = renamed.view(renamed.table().at("model.linear.weight"))->bytes;
+  std::vector<float> turned(weight.size());
+  ws::transpose(stored, sizeof(float), 1024, 1024, std::as_writable_bytes(std::span(turned)));
+  REQUIRE(turned[1] == weight[1024]);
+  std::vector<double> wide(weight.size());
+  ws::cast(stored, ws::DType::kF32, ws::DType::kF64, std::as_writable_bytes(std::span(wide)));
+  REQUIRE(wide[1025] == 1025.0);
+
   try {
     ws::Reader::open(directory / "absent.bpk");
     REQUIRE(!"a file that is not there was opened");

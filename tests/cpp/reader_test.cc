@@ -128,6 +128,23 @@ TEST(read_many_fills_each_output) {
   }
 }
 
+TEST(outputs_must_not_share_memory) {
+  Writer writer;
+  writer.add("a", DType::kU8, {4}, as_bytes("aaaa"));
+  writer.add("b", DType::kU8, {4}, as_bytes("bbbb"));
+  const auto file = writer.write_bytes(Format::kSafetensors);
+  const Reader reader = Reader::open(memory_source(file));
+  std::string out(8, '?');
+  const auto part = [&](std::size_t begin) { return writable(out).subspan(begin, 4); };
+  for (const std::size_t begin : {0u, 1u, 3u}) {
+    const Error error = CHECK_THROWS(Error, reader.read_many(std::vector<Reader::Request>{{1, part(begin)}, {0, part(0)}}));
+    CHECK(error.code() == ErrorCode::kInvalidArgument);
+    CHECK_EQ(out, "????????");
+  }
+  reader.read_many(std::vector<Reader::Request>{{1, part(4)}, {0, part(0)}});
+  CHECK_EQ(out, "aaaabbbb");
+}
+
 TEST(loaded_tensors_are_aligned_and_independent_of_the_file) {
   const Sample sample;
   for (const bool map : {true, false}) {

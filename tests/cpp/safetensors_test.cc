@@ -153,6 +153,44 @@ TEST(fields_of_a_tensor) {
   }
 }
 
+TEST(the_usual_spelling_and_others_say_the_same) {
+  const std::string usual = R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24]})";
+  const std::string data(24, 'x');
+  for (const char* other : {
+           R"({"dtype":"F32","shape":[2, 3],"data_offsets":[0,24]})",
+           R"({"dtype":"F32","shape":[2,3 ],"data_offsets":[0,24]})",
+           R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24],"more":1})",
+           R"({"dtype":"F32","shape":[2,3],"data_offsets":[ 0,24] })",
+           R"({"shape":[2,3],"dtype":"F32","data_offsets":[0,24]})",
+           R"({"dtype":"\u004632","shape":[2,3],"data_offsets":[0,24]})",
+           R"({"dtyp\u0065":"F32","shape":[2,3],"data_offsets":[0,24]})",
+       }) {
+    for (const std::string& text : {usual, std::string(other)}) {
+      const TensorTable table = read("{\"t\":" + text + "}", data);
+      CHECK(table.dtype(0) == DType::kF32);
+      CHECK((table.shape(0) == Shape{2, 3}));
+      CHECK_EQ(table.nbytes(0), 24u);
+    }
+  }
+  // Nearly the usual spelling, and wrong.
+  for (const char* bad : {
+           R"({"dtype":"F32","shape":[2,3,],"data_offsets":[0,24]})",
+           R"({"dtype":"F32","shape":[,2,3],"data_offsets":[0,24]})",
+           R"({"dtype":"F32","shape":[2,03],"data_offsets":[0,24]})",
+           R"({"dtype":"F32","shape":[2,3.0],"data_offsets":[0,24]})",
+           R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24,24]})",
+           R"({"dtype":"F32","shape":[2,3],"data_offsets":[0]})",
+           R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})",
+           R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24])",
+           R"({"dtype":"F32 ","shape":[2,3],"data_offsets":[0,24]})",
+           R"({"dtype":"","shape":[2,3],"data_offsets":[0,24]})",
+           R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,18446744073709551640]})",
+           R"({"dtype":"F32","shape":[2,3],"data_offsets":[0,24],"shape":[2,3]})",
+       }) {
+    CHECK(corrupt("{\"t\":" + std::string(bad) + "}", data));
+  }
+}
+
 TEST(integers_are_plain) {
   for (const char* dimension :
        {"-4", "-0", "4.0", "4e0", "04", "\"4\"", "18446744073709551616", "null", "[4]", "+4", "0x4"}) {

@@ -148,6 +148,32 @@ TEST(without_overwriting_an_index_that_exists_or_appears_stays) {
   };
   CHECK(CHECK_THROWS(Error, model.writer.write_shards(dir / kIndex, 100, keep)).code() == ErrorCode::kConflict);
   CHECK_EQ(test_files::read_file(dir / kIndex), "theirs");
+  CHECK_EQ(files_in(dir).size(), 1u);  // shards that nothing refers to were removed again
+}
+
+TEST(only_shards_under_names_of_ours_are_removed_with_an_old_set) {
+  const TempDir dir;
+  const Model old(3, 100, 1);
+  old.writer.write_shards(dir / kIndex, 100);
+  // An index that somebody wrote by hand and that refers to a file with a life of its own.
+  std::filesystem::rename(dir / "model-00003-of-00003.safetensors", dir / "shared.safetensors");
+  std::string index = test_files::read_file(dir / kIndex);
+  index.replace(index.find("model-00003-of-00003"), 20, "shared");
+  test_files::write_file(dir / kIndex, index);
+  old.check(Reader::open(dir / kIndex));
+  Model(1, 100, 9).writer.write_shards(dir / kIndex, 100);
+  CHECK((files_in(dir) == std::vector<std::string>{"model-00001-of-00001.safetensors", kIndex, "shared.safetensors"}));
+}
+
+TEST(an_index_that_is_a_link_stays_one) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "elsewhere");
+  test_files::write_file(dir / "elsewhere/index", "{}");
+  std::filesystem::create_symlink("elsewhere/index", dir / kIndex);
+  const Model model(2, 100, 1);
+  model.writer.write_shards(dir / kIndex, 100);
+  CHECK(std::filesystem::is_symlink(dir / kIndex));
+  model.check(Reader::open(dir / kIndex));
 }
 
 TEST(the_name_of_an_index_is_checked) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -114,7 +115,7 @@ TEST(names_are_sorted_from_any_arrangement) {
 }
 
 TEST(names_that_differ_late_or_by_nothing_but_length_are_sorted) {
-  // What all names share is skipped and eight bytes behind it are compared first: neither may decide too early.
+  // What all names share is skipped and four bytes behind it are compared first: neither may decide too early.
   std::vector<std::string> names = {"common.",
                                     std::string("common.\0", 8),
                                     std::string("common.\0\0", 9),
@@ -134,6 +135,55 @@ TEST(names_that_differ_late_or_by_nothing_but_length_are_sorted) {
     const auto by_name = table.by_name();
     for (std::size_t i = 0; i < names.size(); ++i) CHECK_EQ(table.name(by_name[i]), names[i]);
   }
+}
+
+TEST(names_of_few_letters_are_sorted_like_text) {
+  // Many shared beginnings of every length, ends everywhere, and zero bytes.
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    const std::string letters = round % 2 == 0 ? std::string("ab") : std::string("a\0", 2);
+    std::set<std::string> names;
+    const std::size_t wanted = 1 + random() % 300;
+    while (names.size() < wanted) {
+      std::string name;
+      for (std::size_t length = random() % 24; name.size() < length;) name += letters[random() % 2];
+      names.insert(round % 3 == 0 ? name : "shared.beginning." + name);
+    }
+    std::vector<std::string> shuffled(names.begin(), names.end());
+    std::shuffle(shuffled.begin(), shuffled.end(), random);
+    TensorTable table;
+    for (std::size_t i = 0; i < shuffled.size(); ++i) add(table, shuffled[i], i, i);
+    table.finish();
+    const auto by_name = table.by_name();
+    std::size_t i = 0;
+    for (const std::string& name : names) CHECK(table.name(by_name[i++]) == name);
+  }
+}
+
+TEST(names_that_each_begin_the_next_are_sorted) {
+  TensorTable table;
+  for (std::size_t length = 2000; length-- > 0;) add(table, std::string(length, 'x'), 2000 - length, 2000 - length);
+  table.finish();
+  const auto by_name = table.by_name();
+  for (std::size_t i = 0; i < 2000; ++i) CHECK_EQ(table.name(by_name[i]).size(), i);
+}
+
+TEST(names_in_a_kept_text_are_not_copied) {
+  const std::string_view header = "first second";
+  std::shared_ptr<char[]> text(new char[header.size()]);
+  std::copy(header.begin(), header.end(), text.get());
+  TensorTable table;
+  table.keep_text(text, header.size());
+  add(table, std::string_view(text.get() + 6, 6), 0, 0);
+  add(table, std::string_view(text.get(), 5), 1, 1);
+  add(table, "elsewhere", 2, 2);
+  table.finish();
+  CHECK(table.name(0).data() == text.get() + 6);
+  CHECK_EQ(table.name(0), "second");
+  CHECK_EQ(table.name(1), "first");
+  CHECK_EQ(table.name(2), "elsewhere");
+  CHECK_EQ(*table.find("first"), 1u);
+  CHECK_EQ(*table.find("elsewhere"), 2u);
 }
 
 TEST(an_empty_table_finds_nothing) {

@@ -140,6 +140,14 @@ TEST(contents_that_cannot_be_a_file_are_refused) {
   }
 }
 
+TEST(a_tensor_needs_a_producer) {
+  Writer writer;
+  const Error error = CHECK_THROWS(Error, writer.add(NewTensor{"t", DType::kU8, {1}, nullptr, std::nullopt, nullptr}));
+  CHECK(error.code() == ErrorCode::kInvalidArgument);
+  CHECK_EQ(error.tensor(), "t");
+  CHECK(writer.tensors().empty());
+}
+
 TEST(duplicates_are_refused) {
   Writer tensors;
   tensors.add("t", DType::kU8, {1}, as_bytes("a"));

@@ -10,6 +10,7 @@ import pytest
 
 import weightstore
 import weightstore.numpy
+from weightstore import _transform
 
 SIZE = 16 << 20  # elements of 8 bytes
 
@@ -62,7 +63,15 @@ def convert(path):
     weightstore.convert(path, path.with_name("converted.bpk"), overwrite=True, durable=False)
 
 
-@pytest.mark.parametrize("operation", [save, load, read_bytes, read_slice, verify, convert])
+def transpose(path):
+    _transform.transpose(np.zeros(SIZE), "F64", 4096, SIZE // 4096)
+
+
+def cast(path):
+    _transform.cast(np.zeros(SIZE), "F64", "F32")
+
+
+@pytest.mark.parametrize("operation", [save, load, read_bytes, read_slice, verify, convert, transpose, cast])
 def test_the_gil_is_released(path, operation):
     counter = Counter()
     old = sys.getswitchinterval()

@@ -194,6 +194,14 @@ def test_load_into_checks_all_before_it_reads(path, name, target, error, says):
     assert not first.any()
 
 
+def test_load_into_refuses_targets_that_share_memory(tmp_path):
+    weightstore.numpy.save_file({"a": np.ones(4, np.uint8), "b": np.zeros(4, np.uint8)}, tmp_path / "m.safetensors")
+    room = np.full(6, 7, np.uint8)
+    with pytest.raises(ValueError, match="shares memory with that of tensor 'a'"):
+        weightstore.open(tmp_path / "m.safetensors").load_into({"a": room[:4], "b": room[2:]})
+    assert (room == 7).all()
+
+
 def test_len_of_a_handle(path):
     file = weightstore.open(path)
     assert len(file["b.weight"]) == 3

@@ -169,8 +169,7 @@ sys.exit(4)
 
 # One call of the core that would read 50 GB of holes: no Python code runs until it ends.
 WHILE_READING = """
-import json, os, signal, struct, sys, threading
-import numpy as np
+import ctypes, json, mmap, os, signal, struct, sys, threading
 import weightstore
 
 size, count = 5_000_000, 10_000
@@ -180,10 +179,13 @@ with open(sys.argv[1], "wb") as file:
     file.write(struct.pack("<Q", len(header)) + header)
     file.truncate(8 + len(header) + size * count)
 reader = weightstore.open(sys.argv[1])._reader
-array = np.empty(size, np.uint8)
-threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+# Memory that is only an address until it is written to.
+MAP_NORESERVE = 0x4000
+room = mmap.mmap(-1, size * count, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+address = ctypes.addressof(ctypes.c_char.from_buffer(room))
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    reader.read_many([(i, array.ctypes.data, size) for i in range(count)])
+    reader.read_many([(i, address + i * size, size) for i in range(count)])
 except KeyboardInterrupt:
     sys.exit(0)
 sys.exit(4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.python.contestants import (
     limit,
     ours,
+    peer_arrays,
     peer_fastsafetensors,
     peer_runai,
     peer_safetensors,
@@ -18,6 +19,7 @@ _MODULES = (
     ours,
     peer_safetensors,
     peer_torch,
+    peer_arrays,
     peer_fastsafetensors,
     peer_runai,
     peer_tensorizer,

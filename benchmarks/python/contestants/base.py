@@ -39,6 +39,10 @@ class Contestant:
         """The model in the form that save() and load_into() take."""
         return tensors
 
+    def accept_matrix(self, matrix: np.ndarray) -> Any:
+        """The matrix in the form that transpose() and cast() take."""
+        return matrix
+
     def saved(self, path: Path, names: list[str]) -> dict[str, Any]:
         """What save() wrote, for comparison."""
         from benchmarks.python import model
@@ -63,6 +67,14 @@ class Contestant:
         raise NotImplementedError
 
     def load_into(self, path: Path, tensors: Any) -> None:
+        raise NotImplementedError
+
+    def transpose(self, matrix: Any) -> Any:
+        """The transpose, row-major, in new memory."""
+        raise NotImplementedError
+
+    def cast(self, matrix: Any, dtype: str) -> Any:
+        """The F32 matrix as another type, in new memory."""
         raise NotImplementedError
 
     def list_names(self, path: Path) -> list[str]:

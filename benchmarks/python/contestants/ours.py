@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from benchmarks.python.contestants.base import Contestant, Kind
 
 if TYPE_CHECKING:
@@ -40,6 +41,16 @@ class Ours(Contestant):
 
         with weightstore.open(path) as file:
             file.load_into(tensors)
+
+    def transpose(self, matrix: np.ndarray) -> np.ndarray:
+        from weightstore import _transform
+
+        return np.frombuffer(_transform.transpose(matrix, "F32", *matrix.shape), np.uint8)
+
+    def cast(self, matrix: np.ndarray, dtype: str) -> np.ndarray:
+        from weightstore import _transform
+
+        return np.frombuffer(_transform.cast(matrix, "F32", dtype), np.uint8)
 
     def list_names(self, path: Path) -> list[str]:
         import weightstore

@@ -26,5 +26,6 @@ Conversion plan_conversion(const Reader& source, Format target);
 // the order of tensors and the dialect are the source's.
 void convert_file(const std::filesystem::path& source, const std::filesystem::path& target,
                   const WriteOptions& options = {});
+void convert_file(const Reader& source, const std::filesystem::path& target, const WriteOptions& options = {});
 
 }  // namespace weightstore

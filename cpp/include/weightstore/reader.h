@@ -17,6 +17,8 @@
 
 namespace weightstore {
 
+struct NameHooks;  // rename.h
+
 // What a header may ask of us. The defaults are the formats' own limits, except for the rank and for .pt files, which they
 // leave open.
 struct Limits {
@@ -84,6 +86,11 @@ class Reader {
   // Static data, such as a file linked into the program: views point into it and it is never copied or freed.
   static Reader from_static(ConstBytes bytes, const ReadOptions& options = {});
 
+  // The same file under other names, without the tensors that are not kept; shares what is open and reads nothing.
+  // Metadata and scalars stay, and checksums follow their tensors. Throws Error(kInvalidArgument) naming two tensors that
+  // would have the same name.
+  Reader renamed(const NameHooks& hooks) const;
+
   Format format() const;
   const TensorTable& table() const;
 
@@ -114,6 +121,10 @@ class Reader {
   // (64 MiB at most), which lives as long as any of them.
   std::vector<SharedMutableBytes> load(std::span<const std::size_t> tensors, const Progress& progress = {}) const;
 
+  // Compares a tensor's checksum with `bytes`, which somebody read from the sources; once it was right it is not compared
+  // again. Passes when the file has no checksum for the tensor, or was opened with Verify::kOff.
+  void check(std::size_t tensor, ConstBytes bytes) const;
+
   // Throws Error(kLimit) when so many bytes of tensors are out of all proportion to the file that holds them: a .pt file
   // may show one byte as a terabyte. load() asks by itself; ask before making memory of a tensor's size for it.
   void check_expansion(std::uint64_t bytes) const;
@@ -126,6 +137,7 @@ class Reader {
   struct State;
   explicit Reader(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   static Reader finish_open(std::shared_ptr<State> state);
+  void read_all(std::span<const Request> requests, bool fresh, const Progress& progress) const;
   std::size_t verify_storages(const Progress& progress) const;
 
   std::shared_ptr<const State> state_;

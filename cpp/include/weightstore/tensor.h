@@ -67,8 +67,9 @@ class ScalarMap {
 // The parsed header of a file, or of a set of shards.
 //
 // Tensors are numbered in the order of their data. The table is built once by a format's reader and immutable (so
-// thread-safe) afterwards. It is compact - about 100 bytes a tensor beside its name, nothing allocated per tensor - so
-// that opening a file with a million tensors is cheap; a TensorInfo is made when asked for.
+// thread-safe) afterwards. It is compact - about 80 bytes a tensor beside the header, nothing allocated per tensor - so
+// that opening a file with a million tensors is cheap; a TensorInfo is made when asked for. Names stay where the header
+// has them.
 class TensorTable {
  public:
   std::size_t size() const { return records_.size(); }
@@ -109,8 +110,9 @@ class TensorTable {
     std::optional<std::uint64_t> param_id;
     std::shared_ptr<const QuantScheme> quant;
   };
-  // Room for what a header of this many bytes usually holds; a hint.
-  void reserve(std::size_t header_bytes);
+  // Keeps the text of the header for the names in it: add() does not copy a name that points into it. Before the first
+  // add().
+  void keep_text(std::shared_ptr<const char[]> text, std::size_t size);
   std::uint32_t add_source(std::shared_ptr<const ByteSource> source);
   void add(const NewTensor& tensor);
   // Appends all tensors of another table; its sources are added behind ours.
@@ -127,7 +129,7 @@ class TensorTable {
     std::uint64_t begin;
     std::uint64_t end;
     std::uint64_t param_id;
-    std::uint32_t name_offset;
+    std::uint32_t name_offset;  // into text_ and, beyond its end, names_
     std::uint32_t name_length;
     std::uint32_t shape_offset;  // into shapes_: `rank` dimensions as LEB128
     std::uint32_t rank;
@@ -146,12 +148,16 @@ class TensorTable {
   static constexpr std::uint32_t kFree = 0xFFFFFFFF;
 
   std::string_view name(const Record& record) const;
+  // Where the bytes of a new name are, for Record::name_offset.
+  std::uint32_t place(std::string_view name);
   // The slot that holds the name, or the free one where it belongs.
   std::size_t slot_of(std::string_view name, std::uint64_t hash) const;
   void build_lookup();
 
   std::vector<Record> records_;
-  std::string names_;
+  std::shared_ptr<const char[]> text_;  // of the header
+  std::size_t text_size_ = 0;
+  std::string names_;  // those that the text does not have as they are
   std::vector<std::uint8_t> shapes_;
   std::vector<std::shared_ptr<const QuantScheme>> quants_;
   std::vector<Slot> slots_;  // open addressing

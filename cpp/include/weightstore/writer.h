@@ -37,7 +37,7 @@ struct WriteOptions {
   bool checksums = false;  // keep a crc32c of every tensor in the metadata, computed while writing
   BurnCompat burn_compat = BurnCompat::k020;
   TensorOrder order = TensorOrder::kCanonical;
-  Progress progress;
+  Progress progress{};
   io::FileOps* file_ops = nullptr;  // the operating system unless a test puts another in its place
 };
 
@@ -55,7 +55,7 @@ struct NewTensor {
 // few blocks of it are in memory at a time. Thread-compatible.
 class Writer {
  public:
-  void add(NewTensor tensor);
+  void add(NewTensor tensor);  // throws kInvalidArgument for one without a producer
   // Bytes that the caller keeps alive and unchanged until everything is written.
   void add(std::string name, DType dtype, Shape shape, ConstBytes bytes);
 

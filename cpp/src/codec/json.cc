@@ -232,6 +232,17 @@ std::uint64_t JsonCursor::read_uint() {
   return n;
 }
 
+bool JsonCursor::skip_uint(std::uint64_t& n) {
+  constexpr std::size_t kSafeDigits = 19;  // never above 2^64 - 1
+  const std::string_view ahead = rest().substr(0, kSafeDigits + 1);
+  std::size_t digits = 0;
+  n = 0;
+  while (digits < ahead.size() && is_digit(ahead[digits])) n = n * 10 + static_cast<std::uint64_t>(ahead[digits++] - '0');
+  if (digits == 0 || digits > kSafeDigits || (digits > 1 && ahead[0] == '0')) return false;
+  at_ += digits;
+  return true;
+}
+
 void JsonCursor::literal(std::string_view word) {
   if (text_.substr(at_, word.size()) != word) fail("expected a value");
   at_ += word.size();

@@ -6,6 +6,7 @@
 // megabytes costs no more memory than what is kept of it.
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -46,6 +47,18 @@ class JsonCursor {
   std::string_view skip_value();
   // Consumes the literal null if it is next.
   bool consume_null();
+
+  // For text whose spelling is known, in place of the calls above: advance over exactly this text, or over a plain
+  // integer, if it is next without white space; false leaves the cursor where it is.
+  bool skip_text(std::string_view text) {
+    if (text_.size() - at_ < text.size() || std::memcmp(text_.data() + at_, text.data(), text.size()) != 0) return false;
+    at_ += text.size();
+    return true;
+  }
+  bool skip_uint(std::uint64_t& n);
+  // What was not read yet, and a way back to an earlier offset() at the same depth.
+  std::string_view rest() const { return text_.substr(at_); }
+  void back_to(std::size_t offset) { at_ = offset; }
 
   // Throws unless only white space is left.
   void expect_end();

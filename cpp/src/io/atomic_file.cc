@@ -31,24 +31,6 @@ std::string random_digits() {
   return digits;
 }
 
-// Where a name that may be a chain of symlinks leads; the file at the end need not exist. Only the last component is
-// resolved: links among the directories are the system's business.
-std::filesystem::path follow_links(std::filesystem::path path) {
-  const std::filesystem::path first = path;
-  for (int hops = 0; hops < kMaxLinks; ++hops) {
-    std::error_code error;
-    const auto status = std::filesystem::symlink_status(path, error);
-    if (error && error != std::errc::no_such_file_or_directory) {
-      throw io_error(error.value(), "cannot look at the target", path.string());
-    }
-    if (status.type() != std::filesystem::file_type::symlink) return path;
-    const auto next = std::filesystem::read_symlink(path, error);
-    if (error) throw io_error(error.value(), "cannot read the symlink", path.string());
-    path = path.parent_path() / next;  // `next` alone when it is absolute
-  }
-  throw io_error(ELOOP, "cannot follow the symlink", first.string());
-}
-
 bool is_temporary_name(std::string_view name) {
   if (name.size() < 1 + 1 + kRandomDigits + kSuffix.size() || !name.starts_with('.') || !name.ends_with(kSuffix)) {
     return false;
@@ -80,7 +62,41 @@ void remove_if_stale(const std::string& path, FileOps& ops) {
   close_quietly(ops, fd);
 }
 
+int open_directory(const std::string& directory, FileOps& ops) {
+  return retry_interrupted([&] { return ops.open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); });
+}
+
+bool sync_and_close_directory(int fd, FileOps& ops) {
+  const int synced = retry_interrupted([&] { return ops.fsync(fd); });
+  const int error = errno;
+  close_quietly(ops, fd);
+  errno = error;
+  // Some file systems cannot sync directories and keep their names safe in other ways.
+  return synced == 0 || error == EINVAL || error == EOPNOTSUPP;
+}
+
 }  // namespace
+
+std::filesystem::path follow_links(std::filesystem::path path) {
+  const std::filesystem::path first = path;
+  for (int hops = 0; hops < kMaxLinks; ++hops) {
+    std::error_code error;
+    const auto status = std::filesystem::symlink_status(path, error);
+    if (error && error != std::errc::no_such_file_or_directory) {
+      throw io_error(error.value(), "cannot look at the target", path.string());
+    }
+    if (status.type() != std::filesystem::file_type::symlink) return path;
+    const auto next = std::filesystem::read_symlink(path, error);
+    if (error) throw io_error(error.value(), "cannot read the symlink", path.string());
+    path = path.parent_path() / next;  // `next` alone when it is absolute
+  }
+  throw io_error(ELOOP, "cannot follow the symlink", first.string());
+}
+
+bool sync_directory(const std::string& directory, FileOps& ops) {
+  const int fd = open_directory(directory, ops);
+  return fd >= 0 && sync_and_close_directory(fd, ops);
+}
 
 void remove_stale_temporaries(const std::string& directory, FileOps& ops) noexcept {
   try {
@@ -191,8 +207,7 @@ void AtomicFile::commit() {
   try {
     if (options_.durable) {
       // Opened before the rename, so that one cause less can leave the new file in place and unsynced.
-      directory =
-          retry_interrupted([&] { return ops_.open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); });
+      directory = open_directory(directory_, ops_);
       if (directory < 0) throw io_error(errno, "cannot open '" + directory_ + "' to sync it", target_);
       // Again after a signal only: an interrupted fsync has not dropped anything.
       if (retry_interrupted([&] { return ops_.fsync(fd_); }) != 0) {
@@ -205,7 +220,12 @@ void AtomicFile::commit() {
     abandon();
     throw;
   }
-  if (directory >= 0) sync_directory(directory);
+  if (directory >= 0 && !sync_and_close_directory(directory, ops_)) {
+    throw io_error(
+        errno,
+        "the new file is in place, but its name may be lost in a power failure: cannot sync '" + directory_ + "'",
+        target_);
+  }
 }
 
 void AtomicFile::publish() {
@@ -234,19 +254,6 @@ void AtomicFile::publish() {
   temporary_.clear();
   close_quietly(ops_, fd_);
   fd_ = -1;
-}
-
-void AtomicFile::sync_directory(int directory) {
-  const int synced = retry_interrupted([&] { return ops_.fsync(directory); });
-  const int error = errno;
-  close_quietly(ops_, directory);
-  // Some file systems cannot sync directories and keep their names safe in other ways.
-  if (synced != 0 && error != EINVAL && error != EOPNOTSUPP) {
-    throw io_error(
-        error,
-        "the new file is in place, but its name may be lost in a power failure: cannot sync '" + directory_ + "'",
-        target_);
-  }
 }
 
 void AtomicFile::abandon() noexcept {

@@ -49,7 +49,6 @@ class AtomicFile {
   void create_temporary(mode_t mode);
   bool lock_temporary();
   void publish();
-  void sync_directory(int directory);
   void abandon() noexcept;
 
   FileOps& ops_;
@@ -59,6 +58,13 @@ class AtomicFile {
   std::string temporary_;
   int fd_ = -1;
 };
+
+// Where a name that may be a chain of symlinks leads; the file at the end need not exist. Only the last component is
+// resolved: links among the directories are the system's business.
+std::filesystem::path follow_links(std::filesystem::path path);
+
+// Makes what happened to the names in `directory` survive a power failure. False, and errno, when that failed.
+bool sync_directory(const std::string& directory, FileOps& ops);
 
 // Removes temporaries in `directory` whose writers are gone. Never throws: leftovers are an annoyance, not an error.
 void remove_stale_temporaries(const std::string& directory, FileOps& ops) noexcept;

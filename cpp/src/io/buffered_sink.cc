@@ -16,8 +16,12 @@ constexpr std::size_t kSmall = 16 << 10;  // below, a copy costs less than a pla
 
 class BufferedSink final : public FileSink {
  public:
-  BufferedSink(int fd, std::string path, FileOps& ops)
-      : ops_(ops), fd_(fd), path_(std::move(path)), block_(allocate_bulk(kBlockBytes)) {}
+  BufferedSink(FileRange range, FileOps& ops)
+      : ops_(ops),
+        fd_(range.fd),
+        path_(std::move(range.path)),
+        block_(allocate_bulk(kBlockBytes)),
+        position_(range.begin) {}
 
   MutableBytes space() override { return block_.bytes.subspan(used_, until_boundary()); }
 
@@ -45,6 +49,16 @@ class BufferedSink final : public FileSink {
   bool holds_memory() const override { return holds_memory_; }
   void finish() override { flush(); }
 
+  // The list stays below IOV_MAX: between two pieces of ours lies one of kSmall at least.
+  void flush() override {
+    write_fully(ops_, fd_, std::span(pieces_), position_, path_);
+    pieces_.clear();
+    position_ += waiting_;
+    waiting_ = 0;
+    used_ = 0;
+    holds_memory_ = false;
+  }
+
  private:
   // Never 0: at a boundary everything is written, and a whole block is ahead.
   std::size_t until_boundary() const { return kBlockBytes - (position_ + waiting_) % kBlockBytes; }
@@ -63,16 +77,6 @@ class BufferedSink final : public FileSink {
     if (until_boundary() == kBlockBytes) flush();
   }
 
-  // The list stays below IOV_MAX: between two pieces of ours lies one of kSmall at least.
-  void flush() {
-    write_fully(ops_, fd_, std::span(pieces_), position_, path_);
-    pieces_.clear();
-    position_ += waiting_;
-    waiting_ = 0;
-    used_ = 0;
-    holds_memory_ = false;
-  }
-
   FileOps& ops_;
   const int fd_;
   const std::string path_;
@@ -80,14 +84,14 @@ class BufferedSink final : public FileSink {
   std::size_t used_ = 0;              // bytes of block_ in pieces_
   std::vector<struct iovec> pieces_;  // what comes next in the file
   std::size_t waiting_ = 0;           // bytes in pieces_
-  std::uint64_t position_ = 0;        // where pieces_ belongs
+  std::uint64_t position_;            // where pieces_ belongs
   bool holds_memory_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<FileSink> buffered_sink(int fd, std::string path, FileOps& ops) {
-  return std::make_unique<BufferedSink>(fd, std::move(path), ops);
+std::unique_ptr<FileSink> buffered_sink(FileRange range, FileOps& ops) {
+  return std::make_unique<BufferedSink>(std::move(range), ops);
 }
 
 }  // namespace weightstore::io

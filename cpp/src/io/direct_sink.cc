@@ -28,13 +28,14 @@ constexpr std::size_t kWriters = 2;
 class DirectSink final : public FileSink {
  public:
   // Takes `direct`, and closes it in the end.
-  DirectSink(int fd, int direct, std::uint64_t size, std::string path, FileOps& ops)
+  DirectSink(FileRange range, int direct, FileOps& ops)
       : ops_(ops),
-        fd_(fd),
+        fd_(range.fd),
         direct_(direct),
-        size_(size),
-        path_(std::move(path)),
-        memory_(allocate_bulk(kBlocks * kBlockBytes)) {
+        size_(range.file_size),
+        path_(std::move(range.path)),
+        memory_(allocate_bulk(kBlocks * kBlockBytes)),
+        position_(range.begin) {
     for (std::size_t i = 0; i < kBlocks; ++i) free_.push_back(memory_.bytes.data() + i * kBlockBytes);
   }
 
@@ -66,6 +67,12 @@ class DirectSink final : public FileSink {
       advance(count);
       bytes = bytes.subspan(count);
     }
+  }
+
+  void flush() override {
+    std::unique_lock lock(mutex_);
+    freed_.wait(lock, [&] { return free_.size() == kBlocks || error_ != nullptr; });
+    if (error_ != nullptr) std::rethrow_exception(error_);
   }
 
   void finish() override {
@@ -179,7 +186,7 @@ class DirectSink final : public FileSink {
 
   std::byte* current_ = nullptr;  // the calling thread's block
   std::size_t filled_ = 0;
-  std::uint64_t position_ = 0;  // where current_ belongs
+  std::uint64_t position_;  // where current_ belongs
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable queued_;
@@ -194,12 +201,12 @@ class DirectSink final : public FileSink {
 
 }  // namespace
 
-std::unique_ptr<FileSink> direct_sink(int fd, std::uint64_t size, std::string path, FileOps& ops) {
-  const int direct = reopen_direct(ops, fd, O_WRONLY);
+std::unique_ptr<FileSink> direct_sink(FileRange range, FileOps& ops) {
+  const int direct = reopen_direct(ops, range.fd, O_WRONLY);
   if (direct < 0) return nullptr;
   std::unique_ptr<DirectSink> sink;
   try {
-    sink = std::make_unique<DirectSink>(fd, direct, size, std::move(path), ops);
+    sink = std::make_unique<DirectSink>(std::move(range), direct, ops);
   } catch (...) {
     close_quietly(ops, direct);
     throw;

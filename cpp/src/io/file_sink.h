@@ -24,15 +24,28 @@ class FileSink {
   // false again they must stay as they are.
   virtual void append(ConstBytes bytes) = 0;
   virtual bool holds_memory() const { return false; }
+  // Between two blocks of the file (multiples of kBlockBytes): returns when everything so far is written, so that another
+  // sink may go on from here.
+  virtual void flush() {}
   // Returns when everything is written and the file has its length. Throws Error(kIo), as all others do.
   virtual void finish() = 0;
 };
 
+// A place in an open file: where a sink begins, and how long the file will be in the end.
+struct FileRange {
+  int fd;
+  std::uint64_t begin;  // a multiple of kBlockBytes
+  std::uint64_t file_size;
+  std::string path;
+};
+
 // Through the page cache, on the calling thread.
-std::unique_ptr<FileSink> buffered_sink(int fd, std::string path, FileOps& ops);
+std::unique_ptr<FileSink> buffered_sink(FileRange range, FileOps& ops);
 
 // Around the page cache, through a ring of aligned blocks and two writing threads; null where the file system refuses.
-// `size` is the file's length in the end.
-std::unique_ptr<FileSink> direct_sink(int fd, std::uint64_t size, std::string path, FileOps& ops);
+std::unique_ptr<FileSink> direct_sink(FileRange range, FileOps& ops);
+
+// Through the page cache as long as that is faster than the device.
+std::unique_ptr<FileSink> adaptive_sink(FileRange range, FileOps& ops);
 
 }  // namespace weightstore::io

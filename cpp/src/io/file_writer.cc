@@ -189,11 +189,10 @@ std::vector<std::uint32_t> stream_file(AtomicFile& file, const Layout& layout, s
                                        const StreamOptions& options, FileOps& ops) {
   check_layout(layout, tensors);
   preallocate(file, layout.file_size, ops);
+  const FileRange whole{file.fd(), 0, layout.file_size, file.target_path()};
   std::unique_ptr<FileSink> sink;
-  if (options.durable && layout.file_size >= kSmallFile) {
-    sink = direct_sink(file.fd(), layout.file_size, file.target_path(), ops);
-  }
-  if (sink == nullptr) sink = buffered_sink(file.fd(), file.target_path(), ops);
+  if (options.durable && layout.file_size >= kSmallFile) sink = direct_sink(whole, ops);
+  if (sink == nullptr) sink = adaptive_sink(whole, ops);
   try {
     return Streamer(layout, tensors, options, *sink).run();
   } catch (Error& error) {

@@ -59,8 +59,10 @@ DType find_type(const NamedType (&types)[N], std::string_view name, std::uint64_
 
 class Parser {
  public:
-  Parser(ConstBytes cbor, std::uint64_t first_offset, std::uint64_t data_begin, const Limits& limits)
-      : cursor_(cbor, first_offset), data_begin_(data_begin), limits_(limits) {}
+  Parser(const HeaderText& cbor, std::uint64_t first_offset, std::uint64_t data_begin, const Limits& limits)
+      : cursor_(cbor.as_bytes(), first_offset), data_begin_(data_begin), limits_(limits) {
+    out_.table.keep_text(cbor.bytes, cbor.size);
+  }
 
   Metadata parse();
 
@@ -323,7 +325,8 @@ Scalar Parser::parse_scalar() {
 
 }  // namespace
 
-Metadata parse_metadata(ConstBytes cbor, std::uint64_t first_offset, std::uint64_t data_begin, const Limits& limits) {
+Metadata parse_metadata(const HeaderText& cbor, std::uint64_t first_offset, std::uint64_t data_begin,
+                        const Limits& limits) {
   return Parser(cbor, first_offset, data_begin, limits).parse();
 }
 

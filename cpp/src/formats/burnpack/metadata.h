@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "weightstore/byte_source.h"
+#include "formats/header_text.h"
 #include "weightstore/reader.h"
 #include "weightstore/tensor.h"
 
@@ -20,6 +20,7 @@ struct Metadata {
 
 // Parses and checks all that can be checked without knowing the file's size. Tensors' ranges are counted from
 // `data_begin`. `first_offset` is the place of `cbor` in the file, for errors.
-Metadata parse_metadata(ConstBytes cbor, std::uint64_t first_offset, std::uint64_t data_begin, const Limits& limits);
+Metadata parse_metadata(const HeaderText& cbor, std::uint64_t first_offset, std::uint64_t data_begin,
+                        const Limits& limits);
 
 }  // namespace weightstore::burnpack

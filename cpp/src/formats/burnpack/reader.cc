@@ -12,6 +12,7 @@
 #include "codec/checked.h"
 #include "formats/burnpack/constants.h"
 #include "formats/burnpack/metadata.h"
+#include "formats/header_text.h"
 #include "weightstore/burnpack.h"
 #include "weightstore/error.h"
 
@@ -114,12 +115,8 @@ const char* dialect_of(const Metadata& metadata) {
 
 TensorTable read(std::shared_ptr<const ByteSource> source, const Limits& limits) {
   const std::uint64_t metadata_end = read_header(*source, limits);
-  // Read once: what was checked is what is used, whoever writes to the file meanwhile.
-  const auto cbor_bytes = static_cast<std::size_t>(metadata_end - kHeaderBytes);
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(cbor_bytes);
-  const MutableBytes cbor(buffer.get(), cbor_bytes);
-  source->read_at(kHeaderBytes, cbor);
-
+  const HeaderText cbor =
+      read_header_text(*source, kHeaderBytes, static_cast<std::size_t>(metadata_end - kHeaderBytes));
   const std::uint64_t data_begin = *checked_round_up(metadata_end, kAlignment);
   Metadata metadata = parse_metadata(cbor, kHeaderBytes, data_begin, limits);
   const char* dialect = dialect_of(metadata);

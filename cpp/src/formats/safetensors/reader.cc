@@ -7,6 +7,7 @@
 
 #include "codec/checked.h"
 #include "codec/json.h"
+#include "formats/header_text.h"
 #include "formats/safetensors/header.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
@@ -20,14 +21,8 @@ Error corrupt(const std::string& message, const char* reference_text) {
 
 std::string bytes_text(std::uint64_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
 
-// The header's bytes, copied once and never read again: a file that changes under us cannot change what was checked.
-struct HeaderText {
-  std::unique_ptr<char[]> bytes;
-  std::size_t size = 0;
-  std::uint64_t data_begin = 0;
-};
-
-HeaderText read_header(const ByteSource& source, const Limits& limits) {
+// Checks the length before the header; returns that of the header.
+std::size_t read_length(const ByteSource& source, const Limits& limits) {
   if (source.size() < kLengthBytes) {
     throw corrupt("the file has " + bytes_text(source.size()) + "; a SafeTensors file begins with an 8-byte length",
                   "header too small");
@@ -48,20 +43,15 @@ HeaderText read_header(const ByteSource& source, const Limits& limits) {
                   "invalid header length")
         .at_offset(0);
   }
-  HeaderText header;
-  header.size = static_cast<std::size_t>(length);
-  header.bytes = std::make_unique_for_overwrite<char[]>(header.size);
-  header.data_begin = kLengthBytes + length;
-  source.read_at(kLengthBytes, {reinterpret_cast<std::byte*>(header.bytes.get()), header.size});
-  return header;
+  return static_cast<std::size_t>(length);
 }
 
 class HeaderParser {
  public:
   HeaderParser(const HeaderText& header, std::uint64_t file_size, const Limits& limits, TensorTable& table)
       : cursor_({header.bytes.get(), header.size}),
-        data_begin_(header.data_begin),
-        data_size_(file_size - header.data_begin),
+        data_begin_(kLengthBytes + header.size),
+        data_size_(file_size - data_begin_),
         max_rank_(limits.rank),
         table_(table) {}
 
@@ -100,6 +90,66 @@ class HeaderParser {
   void parse_tensor(std::string_view name) try {
     TensorTable::NewTensor tensor;
     tensor.name = name;
+    if (!parse_usual_fields(tensor)) parse_fields(tensor);
+    tensor.shape = shape_;
+    check_size(tensor);
+    // In bounds, so that no sum below can overflow; that the ranges tile the section is checked when all are known.
+    if (!range_within(tensor.begin, tensor.end, data_size_)) {
+      throw Error(ErrorCode::kCorrupt, "data_offsets [" + std::to_string(tensor.begin) + ", " +
+                                           std::to_string(tensor.end) + ") are not a range in the data section of " +
+                                           bytes_text(data_size_))
+          .known_as(tensor.begin > tensor.end ? "invalid offset for tensor `" + printable(name) + "`"
+                                              : "incomplete metadata, file not fully covered");
+    }
+    tensor.begin += data_begin_;
+    tensor.end += data_begin_;
+    table_.add(tensor);
+  } catch (Error& error) {
+    error.in_tensor(name);
+    throw;
+  }
+
+  // The fields as nearly every writer puts them: this order, these spaces (none). Three times as fast as looking for
+  // them. False, and nothing read, when they are written otherwise or wrong.
+  bool parse_usual_fields(TensorTable::NewTensor& tensor) {
+    const std::size_t start = cursor_.offset();
+    if (read_usual_fields(tensor)) return true;
+    cursor_.back_to(start);
+    return false;
+  }
+
+  bool read_usual_fields(TensorTable::NewTensor& tensor) {
+    if (!cursor_.skip_text("{\"dtype\":\"")) return false;
+    if (!read_usual_dtype(tensor.dtype) || !cursor_.skip_text("\",\"shape\":[")) return false;
+    shape_.clear();
+    if (!cursor_.skip_text("]")) {
+      do {
+        std::uint64_t dimension;
+        if (shape_.size() == max_rank_ || !cursor_.skip_uint(dimension)) return false;
+        shape_.push_back(dimension);
+      } while (cursor_.skip_text(","));
+      if (!cursor_.skip_text("]")) return false;
+    }
+    return cursor_.skip_text(",\"data_offsets\":[") && cursor_.skip_uint(tensor.begin) && cursor_.skip_text(",") &&
+           cursor_.skip_uint(tensor.end) && cursor_.skip_text("]}");
+  }
+
+  bool read_usual_dtype(DType& dtype) {
+    const std::string_view ahead = cursor_.rest().substr(0, kLongestDType + 1);
+    const std::string_view type = ahead.substr(0, ahead.find('"'));
+    // Most tensors have the type of the one before.
+    if (type != last_type_) {
+      const auto found = dtype_from_name(type);
+      if (!found || !in_safetensors(*found)) return false;
+      last_type_ = type;
+      last_dtype_ = *found;
+    }
+    dtype = last_dtype_;
+    return cursor_.skip_text(type);
+  }
+
+  // The fields in any order, among others.
+  void parse_fields(TensorTable::NewTensor& tensor) {
     bool has_dtype = false;
     bool has_shape = false;
     bool has_offsets = false;
@@ -122,22 +172,6 @@ class HeaderParser {
     if (!has_dtype) cursor_.fail("missing field `dtype`");
     if (!has_shape) cursor_.fail("missing field `shape`");
     if (!has_offsets) cursor_.fail("missing field `data_offsets`");
-    tensor.shape = shape_;
-    check_size(tensor);
-    // In bounds, so that no sum below can overflow; that the ranges tile the section is checked when all are known.
-    if (!range_within(tensor.begin, tensor.end, data_size_)) {
-      throw Error(ErrorCode::kCorrupt, "data_offsets [" + std::to_string(tensor.begin) + ", " +
-                                           std::to_string(tensor.end) + ") are not a range in the data section of " +
-                                           bytes_text(data_size_))
-          .known_as(tensor.begin > tensor.end ? "invalid offset for tensor `" + printable(name) + "`"
-                                              : "incomplete metadata, file not fully covered");
-    }
-    tensor.begin += data_begin_;
-    tensor.end += data_begin_;
-    table_.add(tensor);
-  } catch (Error& error) {
-    error.in_tensor(name);
-    throw;
   }
 
   DType parse_dtype() {
@@ -193,6 +227,8 @@ class HeaderParser {
   std::string name_scratch_;
   std::string scratch_;
   Shape shape_;
+  std::string_view last_type_;  // points into the header
+  DType last_dtype_ = DType::kU8;
 };
 
 void check_coverage(const TensorTable& table, std::uint64_t data_begin, std::uint64_t file_size) {
@@ -217,10 +253,10 @@ void check_coverage(const TensorTable& table, std::uint64_t data_begin, std::uin
 
 TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits) try {
   TensorTable table;
-  const HeaderText header = read_header(*source, limits);
+  const HeaderText header = read_header_text(*source, kLengthBytes, read_length(*source, limits));
   const std::uint64_t file_size = source->size();
   table.add_source(std::move(source));
-  table.reserve(header.size);
+  table.keep_text(header.bytes, header.size);
   try {
     HeaderParser(header, file_size, limits, table).parse();
   } catch (Error& error) {
@@ -228,7 +264,7 @@ TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& l
     throw error.shift_offset(kLengthBytes);
   }
   table.finish();
-  check_coverage(table, header.data_begin, file_size);
+  check_coverage(table, kLengthBytes + header.size, file_size);
   return table;
 } catch (Error& error) {
   error.of_format(Format::kSafetensors);

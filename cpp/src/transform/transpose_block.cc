@@ -1,0 +1,206 @@
+#include "transform/transpose_block.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "transform/blocks.h"
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+// The matrix is cut into square tiles that fit the inner cache together with their transpose. A tile is transposed into
+// a buffer, 16 bytes square at a time, and the buffer's rows are then written to their places: a row is a few whole
+// cache lines, so that it can go around the caches, in which it would only cost a read and push out the input. Memory
+// is the limit by then; registers wider than the 16 bytes that every processor has gain nothing.
+
+namespace weightstore::transform {
+namespace {
+
+// Elements on a side of a tile.
+template <std::size_t kItem>
+inline constexpr std::size_t kTile = kItem == 1   ? 128
+                                     : kItem <= 4 ? 64
+                                                  : 256 / kItem;
+
+// Outputs below this stay in the cache.
+constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
+// Of a row, in one task: neighbouring tiles share pages of the input.
+constexpr std::size_t kBandBytes = 2048;
+
+template <std::size_t kItem>
+struct Lanes;
+template <>
+struct Lanes<1> {
+  typedef std::uint8_t Vector __attribute__((vector_size(16)));
+};
+template <>
+struct Lanes<2> {
+  typedef std::uint16_t Vector __attribute__((vector_size(16)));
+};
+template <>
+struct Lanes<4> {
+  typedef std::uint32_t Vector __attribute__((vector_size(16)));
+};
+template <>
+struct Lanes<8> {
+  typedef std::uint64_t Vector __attribute__((vector_size(16)));
+};
+template <>
+struct Lanes<16> : Lanes<8> {};
+
+// a[k], b[k], a[k + 1], b[k + 1], ... from k = kFirst on.
+template <int kFirst, class Vector, std::size_t... kLane>
+inline Vector interleave(Vector a, Vector b, std::index_sequence<kLane...>) {
+  constexpr int kCount = sizeof...(kLane);
+  return __builtin_shufflevector(a, b, (kFirst + static_cast<int>(kLane / 2) + (kLane % 2 == 0 ? 0 : kCount))...);
+}
+
+// Rows k and k + count / 2 become the halves of rows 2k and 2k + 1; done as often as count can be halved, this is the
+// transpose.
+template <std::size_t kItem>
+inline void transpose_square(const std::byte* in, std::size_t in_stride, std::byte* out, std::size_t out_stride) {
+  using Vector = typename Lanes<kItem>::Vector;
+  constexpr std::size_t kCount = 16 / kItem;
+  std::array<Vector, kCount> rows;
+  for (std::size_t i = 0; i < kCount; ++i) std::memcpy(&rows[i], in + i * in_stride, 16);
+  if constexpr (kCount > 1) {
+    constexpr auto kAll = std::make_index_sequence<kCount>();
+#pragma GCC unroll 4
+    for (std::size_t step = 1; step < kCount; step *= 2) {
+      const std::array<Vector, kCount> before = rows;
+#pragma GCC unroll 8
+      for (std::size_t i = 0; i < kCount / 2; ++i) {
+        rows[2 * i] = interleave<0>(before[i], before[i + kCount / 2], kAll);
+        rows[2 * i + 1] = interleave<kCount / 2>(before[i], before[i + kCount / 2], kAll);
+      }
+    }
+  }
+  for (std::size_t i = 0; i < kCount; ++i) std::memcpy(out + i * out_stride, &rows[i], 16);
+}
+
+template <std::size_t kItem>
+void transpose_scalars(const std::byte* in, std::size_t in_stride, std::size_t rows, std::size_t columns,
+                       std::byte* out, std::size_t out_stride) {
+  for (std::size_t c = 0; c < columns; ++c) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      std::memcpy(out + c * out_stride + r * kItem, in + r * in_stride + c * kItem, kItem);
+    }
+  }
+}
+
+void prefetch(const std::byte* at, std::size_t size) {
+  for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(at + i);
+}
+
+void put(std::byte* out, const std::byte* from, std::size_t size, [[maybe_unused]] bool stream) {
+#if defined(__x86_64__)
+  if (stream && reinterpret_cast<std::uintptr_t>(out) % 16 == 0) {
+    for (; size >= 16; size -= 16, out += 16, from += 16) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(out), _mm_load_si128(reinterpret_cast<const __m128i*>(from)));
+    }
+  }
+#endif
+  std::memcpy(out, from, size);
+}
+
+template <std::size_t kItem>
+struct Tile {
+  static constexpr std::size_t kSide = kTile<kItem>;
+  static constexpr std::size_t kRow = kSide * kItem;
+  static constexpr std::size_t kSquare = 16 / kItem;
+  // Squares of small elements touch many rows at once, which in a matrix of a power of two all want the same few places
+  // of the cache: such tiles are copied together first.
+  static constexpr bool kGather = kItem <= 2;
+
+  alignas(64) std::byte gathered[kGather ? kSide * kRow : 1];
+  alignas(64) std::byte transposed[kSide * kRow];
+
+  // rows, columns <= kSide.
+  void transpose(const std::byte* in, std::size_t stride, std::size_t rows, std::size_t columns) {
+    if constexpr (kGather) {
+      for (std::size_t r = 0; r < rows; ++r) std::memcpy(gathered + r * kRow, in + r * stride, columns * kItem);
+      in = gathered;
+      stride = kRow;
+    }
+    const std::size_t even_rows = rows / kSquare * kSquare;
+    const std::size_t even_columns = columns / kSquare * kSquare;
+    for (std::size_t r = 0; r < even_rows; r += kSquare) {
+      for (std::size_t c = 0; c < even_columns; c += kSquare) {
+        transpose_square<kItem>(in + r * stride + c * kItem, stride, transposed + c * kRow + r * kItem, kRow);
+      }
+    }
+    transpose_scalars<kItem>(in + even_columns * kItem, stride, even_rows, columns - even_columns,
+                             transposed + even_columns * kRow, kRow);
+    transpose_scalars<kItem>(in + even_rows * stride, stride, rows - even_rows, columns, transposed + even_rows * kItem,
+                             kRow);
+  }
+
+  void put_to(std::byte* out, std::size_t stride, std::size_t rows, std::size_t columns, bool stream) const {
+    for (std::size_t c = 0; c < columns; ++c) put(out + c * stride, transposed + c * kRow, rows * kItem, stream);
+  }
+};
+
+template <std::size_t kItem>
+void transpose_alone(const MatrixPart& in, std::byte* out, std::size_t out_stride, bool stream) {
+  constexpr std::size_t kSide = Tile<kItem>::kSide;
+  Tile<kItem> tile;
+  for (std::size_t r = 0; r < in.rows; r += kSide) {
+    const std::size_t rows = std::min(kSide, in.rows - r);
+    for (std::size_t c = 0; c < in.columns; c += kSide) {
+      const std::size_t columns = std::min(kSide, in.columns - c);
+      const std::byte* from = in.data + r * in.stride + c * kItem;
+      const std::size_t next = std::min(kSide, in.columns - c - columns) * kItem;
+      for (std::size_t i = 0; i < rows; ++i) prefetch(from + i * in.stride + columns * kItem, next);
+      tile.transpose(from, in.stride, rows, columns);
+      tile.put_to(out + c * out_stride + r * kItem, out_stride, rows, columns, stream);
+    }
+  }
+#if defined(__x86_64__)
+  if (stream) _mm_sfence();
+#endif
+}
+
+// Tasks are bands of columns, so that a thread writes memory of its own; of few columns, also bands of rows.
+template <std::size_t kItem>
+void transpose_bands(const MatrixPart& in, std::byte* out, std::size_t out_stride, unsigned threads) {
+  const std::size_t bytes = in.rows * in.columns * kItem;
+  const bool stream = bytes >= kStreamBytes;
+  threads = threads_for(bytes, threads);
+  if (threads == 1) return transpose_alone<kItem>(in, out, out_stride, stream);
+  constexpr std::size_t kSide = Tile<kItem>::kSide;
+  constexpr std::size_t kColumns = std::max(kSide, kBandBytes / kItem);
+  const std::size_t bands = (in.columns + kColumns - 1) / kColumns;
+  const std::size_t wanted = std::size_t{4} * threads;
+  const std::size_t cuts = bands >= wanted ? 1 : (wanted + bands - 1) / bands;
+  const std::size_t rows = std::max(kSide, (in.rows / cuts + kSide - 1) / kSide * kSide);
+  const std::size_t row_bands = (in.rows + rows - 1) / rows;
+  for_blocks(std::uint64_t{bands} * row_bands, threads, [&](std::uint64_t block) {
+    const std::size_t c = block % bands * kColumns;
+    const std::size_t r = block / bands * rows;
+    const MatrixPart part{in.data + r * in.stride + c * kItem, in.stride, std::min(rows, in.rows - r),
+                          std::min(kColumns, in.columns - c), kItem};
+    transpose_alone<kItem>(part, out + c * out_stride + r * kItem, out_stride, stream);
+  });
+}
+
+}  // namespace
+
+void transpose_part(const MatrixPart& in, std::byte* out, std::size_t out_stride, unsigned threads) {
+  if (in.rows == 0 || in.columns == 0) return;
+  switch (in.item_bytes) {
+    case 1:
+      return transpose_bands<1>(in, out, out_stride, threads);
+    case 2:
+      return transpose_bands<2>(in, out, out_stride, threads);
+    case 4:
+      return transpose_bands<4>(in, out, out_stride, threads);
+    case 8:
+      return transpose_bands<8>(in, out, out_stride, threads);
+    default:
+      return transpose_bands<16>(in, out, out_stride, threads);
+  }
+}
+
+}  // namespace weightstore::transform
