@@ -1,5 +1,6 @@
 #include "codec/pickle_vm.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -380,7 +381,7 @@ PickleTree PickleTree::parse(ConstBytes bytes, const PickleGlobals& globals, con
   PickleMachine machine(bytes, globals);
   try {
     PickleTree tree = machine.run();
-    PickleChecker(tree, limits.depth).run();
+    PickleChecker(tree, std::min(limits.depth, kMaxDepth)).run();
     return tree;
   } catch (Error& error) {
     error.at_offset(machine.offset()).shift_offset(first_offset);

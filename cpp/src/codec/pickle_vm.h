@@ -80,6 +80,7 @@ class PickleTree {
  public:
   using Node = std::uint32_t;
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
+  static constexpr std::uint32_t kMaxDepth = 250;  // whatever the limits say
 
   // One object, from bytes[0] to its STOP; `first_offset` is the place of bytes[0] in the file, for errors. Throws
   // kCorrupt for what no pickle is (among others bytes that end early, text that is not UTF-8, dicts with a key twice or

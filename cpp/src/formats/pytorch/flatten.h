@@ -28,7 +28,9 @@ class Flattener {
  private:
   void walk(Node node);
   void walk_object(Node node);
+  void walk_entry(Node key, Node value);
   void walk_mapping(Node node, const Node* left_out = nullptr);
+  void walk_pairs(Node node);
   void walk_sequence(Node node);
   bool walk_module(Node node);
   void descend(std::string_view key, Node node);
