@@ -246,6 +246,10 @@ void Reader::State::check_apart(std::span<const Request> requests) const {
 }
 
 void Reader::read_many(std::span<const Request> requests, const Progress& progress) const {
+  read_all(requests, false, progress);
+}
+
+void Reader::read_all(std::span<const Request> requests, bool fresh, const Progress& progress) const {
   std::vector<io::CopyJob> jobs;
   jobs.reserve(requests.size());
   for (const Request& request : requests) {
@@ -260,7 +264,8 @@ void Reader::read_many(std::span<const Request> requests, const Progress& progre
   }
   state_->check_apart(requests);
   try {
-    io::parallel_copy(jobs, {state_->options.threads, state_->options.direct}, progress);
+    io::parallel_copy(jobs, {.threads = state_->options.threads, .direct = state_->options.direct, .fresh = fresh},
+                      progress);
   } catch (Error& error) {
     error.of_format(state_->format);
     throw;
@@ -305,7 +310,7 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
       requests.push_back({tensor, out});
     }
   }
-  read_many(requests, progress);
+  read_all(requests, true, progress);
   return result;
 }
 

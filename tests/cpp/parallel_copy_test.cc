@@ -8,6 +8,7 @@
 #include "check.h"
 #include "faulty_file_ops.h"
 #include "io/file_source.h"
+#include "io/huge_buffer.h"
 #include "io/page_cache.h"
 #include "test_files.h"
 #include "weightstore/error.h"
@@ -21,8 +22,10 @@ using test_files::TempDir;
 
 namespace {
 
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
 // Not a multiple of the block, the window or the alignment.
-constexpr std::size_t kFileSize = (std::size_t{21} << 20) + 4321;
+constexpr std::size_t kFileSize = 21 * kMiB + 4321;
 
 struct Range {
   std::uint64_t offset;
@@ -239,6 +242,32 @@ TEST(a_progress_callback_can_cancel) {
   CHECK(CHECK_THROWS(Error, io::parallel_copy({&job, 1}, {}, stop)).code() == ErrorCode::kCancelled);
   CHECK(CHECK_THROWS(Error, io::parallel_copy({&job, 1}, {1, DirectIo::kAuto, nullptr}, stop)).code() ==
         ErrorCode::kCancelled);
+}
+
+TEST(fresh_memory_is_filled_like_any_other) {
+  const TempDir dir;
+  const std::string bytes = pattern(21 * kMiB + 777);
+  test_files::write_file(dir / "file", bytes);
+  const auto source = io::open_file(dir / "file", false, io::system_file_ops());
+  const SharedMutableBytes memory = io::allocate_bulk(bytes.size());
+  // Pieces that begin and end in the middle of pages, small and huge.
+  std::vector<io::CopyJob> jobs;
+  for (std::size_t at = 0, size = 1; at < bytes.size(); at += size, size = size * 3 + 1) {
+    jobs.push_back({source.get(), at, memory.bytes.subspan(at, std::min(size, bytes.size() - at)), "t"});
+  }
+  io::parallel_copy(jobs, {.fresh = true}, {});
+  CHECK(test_files::as_text(memory.bytes) == bytes);
+}
+
+TEST(pages_are_touched_without_harm_to_their_neighbours) {
+  const SharedMutableBytes memory = io::allocate_bulk(6 * kMiB);
+  std::fill(memory.bytes.begin(), memory.bytes.end(), std::byte{7});
+  std::fill_n(memory.bytes.begin() + kMiB, 3 * kMiB, std::byte{0});
+  io::FreshPages pages;
+  pages.touch(memory.bytes.subspan(kMiB, 3 * kMiB));
+  const auto is_seven = [](std::byte byte) { return byte == std::byte{7}; };
+  CHECK(std::all_of(memory.bytes.begin(), memory.bytes.begin() + kMiB, is_seven));
+  CHECK(std::all_of(memory.bytes.begin() + 4 * kMiB, memory.bytes.end(), is_seven));
 }
 
 RUN_TESTS()

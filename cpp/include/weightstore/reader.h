@@ -119,6 +119,7 @@ class Reader {
   struct State;
   explicit Reader(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   static Reader finish_open(std::shared_ptr<State> state);
+  void read_all(std::span<const Request> requests, bool fresh, const Progress& progress) const;
 
   std::shared_ptr<const State> state_;
 };

@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <new>
 
@@ -10,6 +12,14 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kPage = 4096;
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kSlowTouch = std::chrono::milliseconds(2);  // usual is a tenth of one
+constexpr int kTolerated = 1;                              // a touch may be interrupted
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14; an older kernel refuses it, and pages come one by one
+#endif
 
 constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
 
@@ -48,6 +58,23 @@ SharedMutableBytes allocate_bulk(std::size_t size) {
   }
   auto* data = reinterpret_cast<std::byte*>(begin);
   return {{data, size}, std::shared_ptr<void>(data, Unmap{length})};
+}
+
+void FreshPages::touch(MutableBytes part) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t end = begin + part.size();
+  for (std::uintptr_t page = round_up(begin, kHugePage); page < end; page += kHugePage) {
+    auto* address = reinterpret_cast<std::byte*>(page);
+    if (slow_touches_.load(std::memory_order_relaxed) > kTolerated) {
+      const std::size_t length = round_up(std::min<std::size_t>(kHugePage, end - page), kPage);
+      ::madvise(address, length, MADV_NOHUGEPAGE);
+      ::madvise(address, length, MADV_POPULATE_WRITE);
+      continue;
+    }
+    const auto start = Clock::now();
+    *static_cast<volatile std::byte*>(address) = std::byte{0};
+    if (Clock::now() - start > kSlowTouch) slow_touches_.fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace weightstore::io

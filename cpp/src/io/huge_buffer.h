@@ -2,6 +2,7 @@
 
 // Memory for bulk data. Touching fresh 4 KiB pages costs more than copying what goes into them; 2 MiB pages do not.
 
+#include <atomic>
 #include <cstddef>
 
 #include "weightstore/byte_source.h"
@@ -11,5 +12,18 @@ namespace weightstore::io {
 // Zeroed memory, aligned to 2 MiB and backed by huge pages where the kernel has them when `size` is at least that, to
 // 4096 bytes otherwise. Freed with the last owner. Throws std::bad_alloc.
 SharedMutableBytes allocate_bulk(std::size_t size);
+
+// Touches memory of allocate_bulk() ahead of its first use, and watches what that takes. A huge page takes a fraction of
+// what its small pages would - except where a hypervisor has taken free memory away: then it takes twenty times as long,
+// while small pages, which the kernel has nearer at hand, take what they always do. Once that shows, the rest of the memory
+// gets small pages. Thread-safe.
+class FreshPages {
+ public:
+  // Nothing of `part` was written to yet. What it shares a huge page with may have been.
+  void touch(MutableBytes part);
+
+ private:
+  std::atomic<int> slow_touches_{0};
+};
 
 }  // namespace weightstore::io

@@ -74,7 +74,10 @@ class DirectFile {
 class Copy {
  public:
   Copy(std::span<const CopyJob> jobs, const CopyPlan& plan, const CopyOptions& options)
-      : jobs_(jobs), plan_(plan), ops_(options.ops != nullptr ? *options.ops : system_file_ops()) {
+      : jobs_(jobs),
+        plan_(plan),
+        fresh_(options.fresh),
+        ops_(options.ops != nullptr ? *options.ops : system_file_ops()) {
     if (options.direct == DirectIo::kNever || plan.total_bytes < kSmallRequest) return;
     for (std::size_t i = 0; i < plan.window_count(); ++i) {
       const ByteSource* source = jobs[plan.window(i).front().job].source;
@@ -174,6 +177,7 @@ class Copy {
     for (const CopyPiece& piece : run) {
       end = std::max(end, piece.end());
       bytes += piece.length;
+      if (fresh_) fresh_pages_.touch({piece.out, piece.length});
     }
     try {
       if (!copy_direct(source, begin, end, run, buffer)) copy_ordinary(source, run, buffer);
@@ -247,6 +251,8 @@ class Copy {
 
   const std::span<const CopyJob> jobs_;
   const CopyPlan& plan_;
+  const bool fresh_;
+  FreshPages fresh_pages_;
   FileOps& ops_;
   std::map<const ByteSource*, DirectFile> direct_;  // not changed once threads run
   std::atomic<std::size_t> next_{0};
