@@ -65,8 +65,8 @@ void check_names(std::span<const PlannedBlock> blocks) {
     if (const auto [it, added] = keys.emplace(block.key, &block); !added) {
       throw same_name(*it->second, block, "called '" + printable(block.key) + "' on disk");
     }
-    if (const auto [it, added] = names.emplace(std::pair(block.block->tensor_name(), block.stripes.first), &block);
-        !added) {
+    const std::pair<std::string_view, std::size_t> name(block.block->tensor_name(), block.stripes.first);
+    if (const auto [it, added] = names.emplace(name, &block); !added) {
       throw same_name(*it->second, block, "the tensor '" + printable(block.block->tensor_name()) + "'");
     }
   }
