@@ -24,6 +24,7 @@ struct Model {
 };
 
 void bench_checksum(ankerl::nanobench::Bench& bench);
+void bench_hash_table(ankerl::nanobench::Bench& bench);
 void bench_headers(ankerl::nanobench::Bench& bench, const Model& model);
 void bench_lookup(ankerl::nanobench::Bench& bench, const Model& model);
 void bench_transform(ankerl::nanobench::Bench& bench);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "io/huge_buffer.h"
-
 namespace weightstore::sharded {
 namespace {
 
@@ -21,6 +19,9 @@ void IdIndex::reserve(std::uint64_t ids) {
   if (room_in(capacity) < ids) capacity *= 2;
 
   SharedMutableBytes memory = io::allocate_bulk(capacity * sizeof(Entry));
+  // Ids of a full index come back to all of it at once; what is reserved ahead may never be used.
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  if (size_ > 0 && memory.bytes.size() >= kHugePage) fresh_->touch(memory.bytes);
   const Entry* old = entries_;
   const std::uint64_t old_capacity = old != nullptr ? mask_ + 1 : 0;
   entries_ = reinterpret_cast<Entry*>(memory.bytes.data());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "io/huge_buffer.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore::sharded {
@@ -25,7 +26,8 @@ class IdIndex {
   static_assert(sizeof(Entry) == 16);
 
   // The secret keeps the author of a checkpoint from choosing ids that collide; no order depends on it.
-  explicit IdIndex(std::uint64_t secret) : secret_(secret | 1) {}
+  // `fresh` touches the memory of a large index; it outlives it.
+  IdIndex(std::uint64_t secret, io::FreshPages& fresh) : fresh_(&fresh), secret_(secret | 1) {}
 
   std::uint64_t size() const { return size_; }
 
@@ -73,6 +75,7 @@ class IdIndex {
   bool has_entries() const { return entries_ != nullptr; }
 
  private:
+  io::FreshPages* fresh_;
   SharedMutableBytes memory_;
   Entry* entries_ = nullptr;
   std::uint64_t mask_ = 0;

@@ -6,8 +6,6 @@
 #include <bit>
 #include <cstring>
 
-#include "io/huge_buffer.h"
-
 // Memory for pages comes in slabs of several, so that large columns lie on huge pages. The slabs of a column grow with
 // it from a single page: small tables stay small. A page that is let go gives its memory back to the system although
 // its slab lives on.
@@ -16,7 +14,7 @@ namespace weightstore::sharded {
 namespace {
 
 constexpr std::size_t kMaxPageBytes = std::size_t{256} << 10;
-constexpr std::size_t kMaxSlabBytes = std::size_t{2} << 20;
+constexpr std::size_t kMaxSlabBytes = std::size_t{2} << 20;  // a huge page
 constexpr std::size_t kSystemPage = 4096;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
@@ -64,6 +62,7 @@ PageRef Column::new_page(std::uint64_t expected_pages) {
     const std::uint64_t most = std::max<std::size_t>(kMaxSlabBytes / bytes, 1);
     const std::uint64_t count = std::max<std::uint64_t>(pages_.size(), expected_pages);
     slab_ = io::allocate_bulk(bytes * std::clamp<std::uint64_t>(count, 1, most));
+    if (slab_.bytes.size() >= kMaxSlabBytes) fresh_->touch(slab_.bytes);
   }
   PageRef page(slab_.bytes.first(shape_.page_bytes()), slab_.owner);
   slab_.bytes = slab_.bytes.subspan(bytes);

@@ -2,8 +2,6 @@
 
 // Rows of one slot of one stripe, in pages that snapshots can pin.
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/huge_buffer.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore::sharded {
@@ -64,7 +63,9 @@ class PageShape {
 // Thread-compatible: the stripe's lock guards it.
 class Column {
  public:
-  Column(std::uint64_t row_bytes, std::uint32_t page_rows) : shape_(row_bytes, page_rows) {}
+  // `fresh` touches the memory of large columns; it outlives them.
+  Column(std::uint64_t row_bytes, std::uint32_t page_rows, io::FreshPages& fresh)
+      : shape_(row_bytes, page_rows), fresh_(&fresh) {}
 
   const PageShape& shape() const { return shape_; }
 
@@ -89,6 +90,7 @@ class Column {
   PageRef new_page(std::uint64_t expected_pages);
 
   PageShape shape_;
+  io::FreshPages* fresh_;
   std::vector<PageRef> pages_;
   std::vector<std::byte*> data_;  // of pages_, one step nearer
   SharedMutableBytes slab_;       // what is left of the last one

@@ -47,9 +47,9 @@ void store_int64(std::byte* to, std::int64_t value) { std::memcpy(to, &value, si
 }  // namespace
 
 // Calls visit(i, entry) for part.ids[i] in order; the entry is null for unknown ids. Rows of `column` are on their way
-// to the cache by then.
-template <class Visit>
-void Stripe::for_each_known(const BatchPart& part, const Column* column, Visit visit) const {
+// to the cache by then, and so is what prefetch(i) asked for.
+template <class Prefetch, class Visit>
+void Stripe::for_each_known(const BatchPart& part, const Column* column, Prefetch prefetch, Visit visit) const {
   std::array<std::uint64_t, kGroup> homes;
   std::array<IdIndex::Entry*, kGroup> entries;
   for (std::size_t begin = 0; begin < part.ids.size(); begin += kGroup) {
@@ -60,6 +60,7 @@ void Stripe::for_each_known(const BatchPart& part, const Column* column, Visit v
         index_.prefetch(homes[i]);
       }
       for (std::size_t i = 0; i < count; ++i) {
+        prefetch(begin + i);
         entries[i] = index_.find(part.ids[begin + i], homes[i]);
         if (column == nullptr || entries[i] == nullptr) continue;
         prefetch_row<0>(column->row(entries[i]->row()), column->shape().row_bytes());
@@ -93,14 +94,14 @@ void Stripe::clear(std::uint32_t epoch) {
   expected_rows_ = 0;
   live_ = {};
   free_ = {};
-  ids_ = Column(8, page_rows_);
-  for (Column& column : slots_) column = Column(column.shape().row_bytes(), page_rows_);
+  ids_ = Column(8, page_rows_, fresh_);
+  for (Column& column : slots_) column = Column(column.shape().row_bytes(), page_rows_, fresh_);
   erasures_ = {};
   forgotten_epoch_ = epoch;
 }
 
 void Stripe::add_slot(const SlotInfo& slot, const RowInitializer& initializer, std::uint32_t epoch) {
-  Column column(slot.row_bytes, page_rows_);
+  Column column(slot.row_bytes, page_rows_, fresh_);
   column.grow_to(rows_, expected_rows_);
   for_each_live([&](std::uint32_t row) { initializer.fill(id_of(row), column.writable_row(row)); });
   index_.for_each([&](IdIndex::Entry& entry) { entry.epoch = epoch; });
@@ -108,7 +109,7 @@ void Stripe::add_slot(const SlotInfo& slot, const RowInitializer& initializer, s
 }
 
 void Stripe::find(const BatchPart& part, std::uint32_t* rows) const {
-  for_each_known(part, nullptr, [&](std::size_t i, const IdIndex::Entry* entry) {
+  for_each_known(part, nullptr, [](std::size_t) {}, [&](std::size_t i, const IdIndex::Entry* entry) {
     rows[i] = entry != nullptr ? entry->row() : kNoRow;
   });
 }
@@ -116,7 +117,8 @@ void Stripe::find(const BatchPart& part, std::uint32_t* rows) const {
 void Stripe::read(const BatchPart& part, std::size_t slot, std::uint32_t* rows, std::byte* out) const {
   const Column& column = slots_[slot];
   const std::uint64_t bytes = column.shape().row_bytes();
-  for_each_known(part, &column, [&](std::size_t i, const IdIndex::Entry* entry) {
+  const auto prefetch_place = [&](std::size_t i) { prefetch_row<1>(out + part.positions[i] * bytes, bytes); };
+  for_each_known(part, &column, prefetch_place, [&](std::size_t i, const IdIndex::Entry* entry) {
     std::byte* to = out + part.positions[i] * bytes;
     if (entry != nullptr) {
       copy_row(to, column.row(entry->row()), bytes);
@@ -158,7 +160,9 @@ void Stripe::upsert(const BatchPart& part, std::span<const SlotValues> values, c
       rows[begin + i] = entry->row();
       for (const SlotValues& slot : values) {
         const Column& column = slots_[slot.slot];
-        prefetch_row<1>(column.row(entry->row()), column.shape().row_bytes());
+        const std::uint64_t bytes = column.shape().row_bytes();
+        prefetch_row<1>(column.row(entry->row()), bytes);
+        prefetch_row<0>(slot.bytes + part.positions[begin + i] * bytes, bytes);
       }
     }
     for (const SlotValues& slot : values) {
@@ -207,7 +211,8 @@ std::size_t Stripe::write(const BatchPart& part, const SlotValues& values, std::
   Column& column = slots_[values.slot];
   const std::uint64_t bytes = column.shape().row_bytes();
   std::size_t known = 0;
-  for_each_known(part, &column, [&](std::size_t i, IdIndex::Entry* entry) {
+  const auto prefetch_value = [&](std::size_t i) { prefetch_row<0>(values.bytes + part.positions[i] * bytes, bytes); };
+  for_each_known(part, &column, prefetch_value, [&](std::size_t i, IdIndex::Entry* entry) {
     if (entry == nullptr) return;
     entry->epoch = epoch;
     copy_row(column.writable_row(entry->row()), values.bytes + part.positions[i] * bytes, bytes);
@@ -219,7 +224,7 @@ std::size_t Stripe::write(const BatchPart& part, const SlotValues& values, std::
 std::size_t Stripe::touch(const BatchPart& part, std::size_t version, std::size_t freq, std::int64_t step,
                           std::uint32_t epoch) {
   std::size_t known = 0;
-  for_each_known(part, &slots_[version], [&](std::size_t, IdIndex::Entry* entry) {
+  for_each_known(part, &slots_[version], [](std::size_t) {}, [&](std::size_t, IdIndex::Entry* entry) {
     if (entry == nullptr) return;
     entry->epoch = epoch;
     store_int64(slots_[version].writable_row(entry->row()), step);

@@ -51,7 +51,9 @@ class Stripe {
  public:
   using Initializers = std::vector<std::shared_ptr<const RowInitializer>>;
 
-  Stripe(std::uint64_t secret, std::uint32_t page_rows) : index_(secret), page_rows_(page_rows), ids_(8, page_rows) {}
+  // `fresh` is the table's, which touches memory for all its stripes.
+  Stripe(std::uint64_t secret, std::uint32_t page_rows, io::FreshPages& fresh)
+      : fresh_(fresh), index_(secret, fresh), page_rows_(page_rows), ids_(8, page_rows, fresh) {}
 
   std::shared_mutex& mutex() const { return mutex_; }
 
@@ -92,8 +94,8 @@ class Stripe {
     std::uint32_t epoch;
   };
 
-  template <class Visit>
-  void for_each_known(const BatchPart& part, const Column* column, Visit visit) const;
+  template <class Prefetch, class Visit>
+  void for_each_known(const BatchPart& part, const Column* column, Prefetch prefetch, Visit visit) const;
   template <class Visit>
   void for_each_live(Visit visit) const;
   std::int64_t id_of(std::uint32_t row) const;
@@ -102,6 +104,7 @@ class Stripe {
   void log_erasure(std::int64_t id, std::uint32_t epoch);
 
   mutable std::shared_mutex mutex_;
+  io::FreshPages& fresh_;
   IdIndex index_;
   const std::uint32_t page_rows_;
   std::uint32_t rows_ = 0;

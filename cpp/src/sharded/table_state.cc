@@ -75,7 +75,7 @@ HashTable::Impl::Impl(TableOptions&& given)
   threads = options.threads != 0 ? options.threads : io::default_threads();
   const std::uint64_t secret = sharded::secret_number();
   for (std::size_t i = 0; i < map.count(); ++i) {
-    stripes.push_back(std::make_unique<Stripe>(secret, options.page_rows));
+    stripes.push_back(std::make_unique<Stripe>(secret, options.page_rows, fresh));
   }
 }
 

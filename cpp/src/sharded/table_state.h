@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/huge_buffer.h"
 #include "io/parallel.h"
 #include "sharded/batch_plan.h"
 #include "sharded/initializer.h"
@@ -112,6 +113,7 @@ struct HashTable::Impl {
   std::uint32_t epoch = 1;
   std::vector<SlotInfo> slots;
   sharded::Stripe::Initializers initializers;
+  io::FreshPages fresh;  // before the stripes that use it
   std::vector<std::unique_ptr<sharded::Stripe>> stripes;
 };
 
