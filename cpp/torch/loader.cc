@@ -1,5 +1,7 @@
 #include "loader.h"
 
+#include <ATen/ops/empty.h>
+
 #include <memory>
 #include <utility>
 #include <vector>

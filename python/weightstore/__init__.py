@@ -8,6 +8,8 @@
 verbs write Burnpack when the path ends in `.bpk`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import errors
 from ._convert import convert
 from ._core import __version__
@@ -36,16 +38,22 @@ from .errors import (
     TensorNotFound,
 )
 
+if TYPE_CHECKING:
+    from ._loader import CheckpointReader, Loader
+    from ._saver import Saver, split_sparse_dense_state_dict
+
 __all__ = [
     "BudgetExceeded",
     "BurnpackError",
     "CheckpointError",
+    "CheckpointReader",
     "ConflictError",
     "DeferredTensor",
     "File",
     "FormatError",
     "InvalidArgument",
     "LimitError",
+    "Loader",
     "NoDataError",
     "OffloadEof",
     "OperationCancelled",
@@ -53,6 +61,7 @@ __all__ = [
     "PytorchError",
     "SafetensorError",
     "SafetensorsError",
+    "Saver",
     "SharedTensorsError",
     "StoreError",
     "StoreIOError",
@@ -63,4 +72,23 @@ __all__ = [
     "errors",
     "open",
     "safe_open",
+    "split_sparse_dense_state_dict",
 ]
+
+# What needs torch, and is imported when it is first asked for.
+_LAZY = {
+    "CheckpointReader": "_loader",
+    "Loader": "_loader",
+    "Saver": "_saver",
+    "split_sparse_dense_state_dict": "_saver",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value

@@ -150,6 +150,7 @@ _OS_KINDS: dict[int, type[StoreError]] = {
     _errno.EISDIR: _os_kind(IsADirectoryError),
     _errno.ENOTDIR: _os_kind(NotADirectoryError),
     _errno.EEXIST: _os_kind(FileExistsError),
+    _errno.ETIMEDOUT: _os_kind(TimeoutError),
 }
 
 # The core's error codes and formats, by their names.
@@ -171,6 +172,7 @@ _PLACES: dict[str, type[StoreError]] = {
     "safetensors index": SafetensorsError,
     "burnpack": BurnpackError,
     "pytorch": PytorchError,
+    "checkpoint": CheckpointError,
 }
 
 _Key = tuple[str, str, int]
