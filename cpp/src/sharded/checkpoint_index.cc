@@ -79,7 +79,8 @@ bool is_own_index(const std::filesystem::path& index, io::FileOps& ops) {
     const Value metadata =
         json_decode(safetensors::parse_index(io::read_text_file(index, kMaxIndexBytes, ops)).metadata_json);
     return metadata.find(kPlainMetadataKey) != nullptr;
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kIo) throw;
     return false;
   }
 }

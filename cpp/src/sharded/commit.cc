@@ -75,11 +75,14 @@ void sync(const std::filesystem::path& directory, io::FileOps& ops) {
 void commit_plain(const SavePlace& place, std::span<const ShardRecord> records, const SaveOptions& options,
                   io::FileOps& ops) {
   const std::string index = plain_index(records);
-  std::set<std::string> replaced = checkpoint_files(place.target, ops);
+  std::set<std::string> replaced = checkpoint_files(place.target, ops).value_or(std::set<std::string>());
   ops.reached("records merged");
   io::write_text_file(place.target / kPlainIndex, index, {options.durable, true}, ops);
   ops.reached("index written");
-  for (const std::string& name : checkpoint_files(place.target, ops)) replaced.erase(name);
+  replaced.erase(kPlainIndex);
+  for (const ShardRecord& record : records) {
+    for (const RecordedFile& file : record.files) replaced.erase(file.name);
+  }
   for (const std::string& name : replaced) ops.unlink((place.target / name).c_str());
 }
 
@@ -141,7 +144,8 @@ void swap(const SavePlace& place, std::string_view attempt, const SaveOptions& o
 std::filesystem::path prepare_directory(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (!std::filesystem::is_directory(path)) {
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(path, unknown)) {
     throw io::io_error(error ? error.value() : ENOTDIR, "cannot create the directory of the checkpoint", path.native());
   }
   const std::filesystem::path absolute = std::filesystem::canonical(path, error);

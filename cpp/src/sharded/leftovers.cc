@@ -7,6 +7,7 @@
 #include "sharded/attempt.h"
 #include "sharded/checkpoint_index.h"
 #include "sharded/layouts.h"
+#include "sharded/shard_record.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
 
@@ -22,6 +23,16 @@ std::vector<std::string> names_in(const std::filesystem::path& directory) {
     names.push_back(it->path().filename().native());
   }
   return names;
+}
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
+}
+
+// Hidden files are never part of a checkpoint; of others that is known only when its index is.
+bool may_go(const std::string& name, const std::optional<std::set<std::string>>& needed) {
+  return name.starts_with(kHiddenPrefix) || (needed && !needed->contains(name));
 }
 
 // The files that a commit which did not come to its end was about to give their names.
@@ -50,27 +61,28 @@ void undo_journal(const std::filesystem::path& directory, io::FileOps& ops) {
 
 }  // namespace
 
-std::set<std::string> checkpoint_files(const std::filesystem::path& directory, io::FileOps& ops) {
+std::optional<std::set<std::string>> checkpoint_files(const std::filesystem::path& directory, io::FileOps& ops) {
   std::set<std::string> files;
   try {
-    const std::string text = io::read_text_file(directory / kPlainIndex, kMaxIndexBytes, ops);
-    files.insert(kPlainIndex);
-    const TextMap map = safetensors::parse_index(text).weight_map;
-    for (std::size_t i = 0; i < map.size(); ++i) files.emplace(map.value(i));
-  } catch (const Error&) {
-  }
-  try {
-    const Value index = json_decode(io::read_text_file(directory / kRecisIndex, kMaxIndexBytes, ops));
-    const Value* named = index.find("file_index");
-    if (named != nullptr && named->get_if<Value::Map>() != nullptr) {
+    if (is_there(directory / kPlainIndex)) {
+      const std::string text = io::read_text_file(directory / kPlainIndex, kMaxIndexBytes, ops);
+      files.insert(kPlainIndex);
+      const TextMap map = safetensors::parse_index(text).weight_map;
+      for (std::size_t i = 0; i < map.size(); ++i) files.emplace(map.value(i));
+    }
+    if (is_there(directory / kRecisIndex)) {
+      const Value index = json_decode(io::read_text_file(directory / kRecisIndex, kMaxIndexBytes, ops));
       files.insert({kRecisIndex, kRecisKeys, kRecisDescription});
-      for (const auto& [key, number] : *named->get_if<Value::Map>()) {
+      const auto* named = field(index, "file_index").get_if<Value::Map>();
+      if (named == nullptr) return std::nullopt;
+      for (const auto& [key, number] : *named) {
         // From a file that anybody may have written: nothing outside of the directory is meant.
         const std::string& name = *key.get_if<std::string>();
         if (name.find('/') == std::string::npos) files.insert(name);
       }
     }
   } catch (const Error&) {
+    return std::nullopt;
   }
   return files;
 }
@@ -82,29 +94,23 @@ std::filesystem::path building_site(const std::filesystem::path& directory, std:
 
 void remove_attempt(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops) noexcept {
   try {
-    const std::set<std::string> needed = checkpoint_files(directory, ops);
+    const auto needed = checkpoint_files(directory, ops);
     for (const std::string& name : names_in(directory)) {
       const auto owner = attempt_of_name(name);
-      if (owner && !owner->empty() && *owner == attempt && !needed.contains(name)) unlink_in(directory, name, ops);
+      if (owner && !owner->empty() && *owner == attempt && may_go(name, needed)) unlink_in(directory, name, ops);
     }
   } catch (...) {
   }
 }
 
 void remove_leftovers(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops) {
-  std::error_code error;
-  const bool has_plain = std::filesystem::exists(directory / kPlainIndex, error);
-  const bool has_recis = std::filesystem::exists(directory / kRecisIndex, error);
-  const std::set<std::string> needed = checkpoint_files(directory, ops);
-  // An index that we cannot read may need any of our files.
-  const bool know_needed = !has_plain || needed.contains(kPlainIndex);
-  if (!has_recis) undo_journal(directory, ops);
+  const auto needed = checkpoint_files(directory, ops);
+  if (!is_there(directory / kRecisIndex)) undo_journal(directory, ops);
   for (const std::string& name : names_in(directory)) {
     const auto owner = attempt_of_name(name);
-    if (!owner || needed.contains(name)) continue;
-    const bool protocol = owner->empty() && !name.ends_with(".lock");  // the lock is the caller's
-    const bool dead = !owner->empty() && *owner != attempt && (know_needed || name.starts_with(kHiddenPrefix));
-    if (protocol || dead) unlink_in(directory, name, ops);
+    // The lock is the caller's.
+    if (!owner || name.ends_with(".lock") || (!owner->empty() && *owner == attempt)) continue;
+    if (may_go(name, needed)) unlink_in(directory, name, ops);
   }
   const std::string site_prefix = "." + directory.filename().native() + ".";
   const std::filesystem::path ours = building_site(directory, attempt);
@@ -116,7 +122,9 @@ void remove_leftovers(const std::filesystem::path& directory, std::string_view a
 }
 
 void retire_directory(const std::filesystem::path& directory, const std::filesystem::path& heir, io::FileOps& ops) {
-  std::set<std::string> ours = checkpoint_files(directory, ops);
+  const auto files = checkpoint_files(directory, ops);
+  if (!files) return;
+  std::set<std::string> ours = *files;
   ours.merge(journaled_files(directory, ops));
   ours.insert({kRecisKeys, kRecisDescription});
   for (const std::string& name : names_in(directory)) {

@@ -3,6 +3,7 @@
 // What saves that came before have left, and what of it may go.
 
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -19,9 +20,9 @@ void remove_leftovers(const std::filesystem::path& directory, std::string_view a
 // Removes what `attempt` has in `directory`, except for what the checkpoint there is made of.
 void remove_attempt(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops) noexcept;
 
-// Files of the checkpoint, of either layout, that `directory` holds: indexes and what they name. Indexes that cannot be
-// read count as files only.
-std::set<std::string> checkpoint_files(const std::filesystem::path& directory, io::FileOps& ops);
+// Files of the checkpoint, of either layout, that `directory` holds: indexes and what they name. nullopt when there is an
+// index that cannot be read: then any file may be one of them.
+std::optional<std::set<std::string>> checkpoint_files(const std::filesystem::path& directory, io::FileOps& ops);
 
 // Empties and removes a directory that was, or was to become, the checkpoint in `heir`: what is not part of a checkpoint
 // or of a save is somebody else's, and moves there.

@@ -118,9 +118,9 @@ class Part {
   void withdraw(const char* why) noexcept {
     try {
       // Should the commit itself have come through, they are part of the checkpoint.
-      const std::set<std::string> needed = sharded::checkpoint_files(place_.work, ops_);
+      const auto needed = sharded::checkpoint_files(place_.work, ops_);
       for (const RecordedFile& file : record_.files) {
-        if (!needed.contains(file.name)) ops_.unlink((place_.work / file.name).c_str());
+        if (needed && !needed->contains(file.name)) ops_.unlink((place_.work / file.name).c_str());
       }
       ops_.unlink(path().c_str());
       if (record_.shard == 0) return;
@@ -265,6 +265,8 @@ void Saver::save(std::span<const WriteBlock> blocks) const try {
 } catch (Error& error) {
   error.in_file(path_.native());
   throw;
+} catch (const std::filesystem::filesystem_error& error) {
+  throw io::io_error(error.code().value(), "cannot look into the directory of the checkpoint", path_.native());
 }
 
 }  // namespace weightstore
