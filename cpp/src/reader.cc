@@ -135,6 +135,16 @@ Reader Reader::open(const std::filesystem::path& path, const ReadOptions& option
   throw;
 }
 
+Reader Reader::open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options) {
+  auto state = std::make_shared<State>();
+  state->options = options;
+  state->format = Format::kSafetensors;
+  ShardSet set = weightstore::open_set(paths, options);
+  state->table = std::move(set.table);
+  state->checksum_entries = std::move(set.checksum_entries);
+  return finish_open(std::move(state));
+}
+
 Reader Reader::open(std::shared_ptr<const ByteSource> source, const ReadOptions& options) {
   const std::string name = source->name();
   try {
