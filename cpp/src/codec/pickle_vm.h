@@ -69,7 +69,7 @@ class PickleArena {
   std::size_t size() const { return size_; }
 
  private:
-  static constexpr std::size_t kBlock = 4096;
+  static constexpr std::size_t kBlock = 512;  // few, because most pickles are small
   std::vector<std::unique_ptr<T[]>> blocks_;
   std::size_t size_ = 0;
 };
