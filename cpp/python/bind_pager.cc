@@ -1,5 +1,3 @@
-#include "weightstore/pager.h"
-
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "py_error.h"
 #include "py_object.h"
 #include "py_source.h"
+#include "weightstore/pager.h"
 
 namespace weightstore::python {
 
@@ -53,7 +52,9 @@ PagerOptions options_of(std::uint64_t budget, bool strict, const std::string& di
   options.readers = readers;
   options.zero_copy = zero_copy;
   options.pinned = std::move(pinned);
-  options.direct = direct == "always" ? DirectReads::kAlways : direct == "never" ? DirectReads::kNever : DirectReads::kAuto;
+  options.direct = direct == "always"  ? DirectReads::kAlways
+                   : direct == "never" ? DirectReads::kNever
+                                       : DirectReads::kAuto;
   return options;
 }
 
@@ -153,18 +154,21 @@ py::object acquire_slowly(const py::object& self, const py::object& id, const st
   return wrap(paged, std::move(tensor), self);
 }
 
+// The pager of an object, without the search that py::cast makes; null when it is not a plain one.
+const Paging* plain_paging(PyObject* self) {
+  const auto* instance = reinterpret_cast<const py::detail::instance*>(self);
+  return instance->simple_layout ? static_cast<const Paging*>(instance->simple_value_holder[0]) : nullptr;
+}
+
 // acquire(id, *, timeout=None). A resident tensor is given out here; everything else goes through pybind11.
 PyObject* acquire(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  if (count == 1 && names == nullptr) {
-    const auto& paged = *static_cast<Paging*>(reinterpret_cast<py::detail::instance*>(self)->simple_value_holder[0]);
-    const auto exact = [&](auto check) { return check(args[0]) != 0; };
-    if (exact([](PyObject* id) { return PyLong_CheckExact(id); }) ||
-        exact([](PyObject* id) { return PyUnicode_CheckExact(id); })) {
-      if (const auto slot = find_slot(paged, args[0])) {
-        if (ResidentTensor tensor = paged.pager->try_acquire(*slot)) {
-          auto* type = reinterpret_cast<PyTypeObject*>(paged.handle_type.ptr());
-          return new_paged_tensor(type, std::move(tensor), self);
-        }
+  const Paging* paged = plain_paging(self);
+  const bool fast = paged != nullptr && count == 1 && names == nullptr;
+  if (fast && (PyLong_CheckExact(args[0]) || PyUnicode_CheckExact(args[0]))) {
+    if (const auto slot = find_slot(*paged, args[0])) {
+      if (ResidentTensor tensor = paged->pager->try_acquire(*slot)) {
+        auto* type = reinterpret_cast<PyTypeObject*>(paged->handle_type.ptr());
+        return new_paged_tensor(type, std::move(tensor), self);
       }
     }
   }
@@ -176,9 +180,9 @@ PyObject* acquire(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObj
   return result;
 }
 
-PyMethodDef acquire_method = {"acquire", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(acquire)),
-                              METH_FASTCALL | METH_KEYWORDS,
-                              "acquire(id, *, timeout=None)\n--\n\nA tensor by name or slot, read when it is not there."};
+PyMethodDef acquire_method = {
+    "acquire", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(acquire)), METH_FASTCALL | METH_KEYWORDS,
+    "acquire(id, *, timeout=None)\n--\n\nA tensor by name or slot, read when it is not there."};
 
 py::list acquire_many(const py::object& self, const py::iterable& ids, const std::optional<double>& timeout) {
   auto& paged = py::cast<Paging&>(self);
@@ -239,7 +243,8 @@ void init_pager(py::module_& m) {
   m.def("automatic_budget", &automatic_budget, "Bytes that this process may still take, less a reserve.");
 
   const auto nogil = py::call_guard<py::gil_scoped_release>();
-  py::class_<Paging> cls(m, "Pager", "A budget of memory over tensors. Slots are a Reader's numbers, or ranks by offset.");
+  py::class_<Paging> cls(m, "Pager",
+                         "A budget of memory over tensors. Slots are a Reader's numbers, or ranks by offset.");
   cls.def(py::init([](const Reader& reader, py::object handle_type, std::uint64_t budget, bool strict,
                       const std::string& direct, unsigned readers, bool zero_copy, std::vector<std::string> pinned) {
             const auto options = options_of(budget, strict, direct, readers, zero_copy, std::move(pinned));
@@ -273,10 +278,12 @@ void init_pager(py::module_& m) {
       .def("slot", &slot_of, py::arg("id"), "The slot of a name; TensorNotFound when there is none.")
       .def("describe", &describe, py::arg("slot"), "(name, dtype, shape); of a raw source only the name is known.")
       .def("__len__", [](const Paging& self) { return self.pager->table().size(); })
-      .def("__contains__", [](const Paging& self, const py::object& id) {
+      .def("__contains__",
+           [](const Paging& self, const py::object& id) {
              return (PyLong_Check(id.ptr()) != 0 || PyUnicode_Check(id.ptr()) != 0) && find_slot(self, id).has_value();
            })
-      .def("pin", [](const Paging& self, const py::object& id) { self.pager->pin(slot_of(self, id)); }, py::arg("id"))
+      .def(
+          "pin", [](const Paging& self, const py::object& id) { self.pager->pin(slot_of(self, id)); }, py::arg("id"))
       .def(
           "unpin",
           [](const Paging& self, const py::object& id) {
@@ -292,11 +299,14 @@ void init_pager(py::module_& m) {
             return self.pager->evict(slot);
           },
           py::arg("id"), "Lets a tensor go; False when it is not resident, or pinned.")
-      .def("clear", [](const Paging& self) { return self.pager->clear(); }, nogil,
-           "Lets everything go that is not pinned; returns how many tensors that were.")
-      .def("_set_budget", [](const Paging& self, std::uint64_t bytes) { self.pager->set_budget(bytes); }, nogil)
-      .def("close", [](const Paging& self) { self.pager->close(); }, nogil,
-           "Lets everything go. Tensors that are held, and what was made from them, stay.")
+      .def(
+          "clear", [](const Paging& self) { return self.pager->clear(); }, nogil,
+          "Lets everything go that is not pinned; returns how many tensors that were.")
+      .def(
+          "_set_budget", [](const Paging& self, std::uint64_t bytes) { self.pager->set_budget(bytes); }, nogil)
+      .def(
+          "close", [](const Paging& self) { self.pager->close(); }, nogil,
+          "Lets everything go. Tensors that are held, and what was made from them, stay.")
       .def(
           "is_resident",
           [](const Paging& self, const py::object& id) {

@@ -12,8 +12,7 @@ namespace py = pybind11;
 namespace {
 
 struct Object {
-  PyObject_HEAD
-  ResidentTensor tensor;
+  PyObject_HEAD ResidentTensor tensor;
   PyObject* pager;
 };
 
@@ -55,29 +54,6 @@ PyObject* memory(PyObject* self, PyObject* writable) {
   }
 }
 
-// A buffer holds the tensor by itself: leaving the `with` block does not take the bytes from under it.
-int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  view->obj = nullptr;
-  if (!check_held(self)) return -1;
-  auto* held = new (std::nothrow) SharedBytes(as_object(self)->tensor.share());
-  if (held == nullptr) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  // An empty buffer still wants an address.
-  static char nothing = 0;
-  void* data = held->bytes.empty() ? static_cast<void*>(&nothing) : const_cast<std::byte*>(held->bytes.data());
-  const auto size = static_cast<Py_ssize_t>(held->bytes.size());
-  if (PyBuffer_FillInfo(view, self, data, size, 1, flags) != 0) {
-    delete held;
-    return -1;
-  }
-  view->internal = held;
-  return 0;
-}
-
-void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<SharedBytes*>(view->internal); }
-
 PyObject* get_slot(PyObject* self, void*) { return PyLong_FromSize_t(as_object(self)->tensor.slot()); }
 PyObject* get_nbytes(PyObject* self, void*) {
   if (!check_held(self)) return nullptr;
@@ -95,10 +71,8 @@ PyMethodDef methods[] = {
 };
 
 PyGetSetDef properties[] = {
-    {"slot", get_slot, nullptr, nullptr, nullptr},
-    {"nbytes", get_nbytes, nullptr, nullptr, nullptr},
-    {"pager", get_pager, nullptr, nullptr, nullptr},
-    {"released", get_released, nullptr, nullptr, nullptr},
+    {"slot", get_slot, nullptr, nullptr, nullptr},   {"nbytes", get_nbytes, nullptr, nullptr, nullptr},
+    {"pager", get_pager, nullptr, nullptr, nullptr}, {"released", get_released, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -109,8 +83,6 @@ py::object make_paged_tensor_type() {
       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
       {Py_tp_methods, methods},
       {Py_tp_getset, properties},
-      {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
-      {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
       {0, nullptr},
   };
   PyType_Spec spec = {"weightstore._core.PagedTensor", sizeof(Object), 0,

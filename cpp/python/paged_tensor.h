@@ -1,7 +1,7 @@
 #pragma once
 
-// A tensor somebody acquired from a pager, as a Python object. Written against Python's own interface: acquiring a tensor
-// that is resident takes less than pybind11 needs for one call.
+// A tensor somebody acquired from a pager, as a Python object. Written against Python's own interface: acquiring a
+// tensor that is resident takes less than pybind11 needs for one call.
 
 #include <pybind11/pybind11.h>
 

@@ -40,7 +40,7 @@ struct Reader::State {
   TensorTable table;
   std::unique_ptr<const ChecksumTable> checksums;  // null unless options.verify asks for them
   std::vector<ChecksumEntry> checksum_entries;
-  std::unique_ptr<const StorageChecks> storages;  // of a .pt file, in place of the two above
+  std::shared_ptr<const StorageChecks> storages;  // of a .pt file, in place of the two above
 
   const ByteSource& source_of(std::size_t tensor) const { return *table.sources()[table.source_of(tensor)]; }
 
@@ -135,6 +135,16 @@ Reader Reader::open(const std::filesystem::path& path, const ReadOptions& option
   throw;
 }
 
+Reader Reader::open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options) {
+  auto state = std::make_shared<State>();
+  state->options = options;
+  state->format = Format::kSafetensors;
+  ShardSet set = weightstore::open_set(paths, options);
+  state->table = std::move(set.table);
+  state->checksum_entries = std::move(set.checksum_entries);
+  return finish_open(std::move(state));
+}
+
 Reader Reader::open(std::shared_ptr<const ByteSource> source, const ReadOptions& options) {
   const std::string name = source->name();
   try {
@@ -173,6 +183,7 @@ Reader Reader::renamed(const NameHooks& hooks) const {
   auto state = std::make_shared<State>();
   state->format = state_->format;
   state->options = state_->options;
+  state->storages = state_->storages;
 
   TextMap metadata = table.metadata();
   if (!state_->checksum_entries.empty()) {

@@ -3,18 +3,104 @@
 #include <torch/custom_class.h>
 
 #include "checkpoint_reader.h"
+#include "hash_table.h"
+#include "last_error.h"
+#include "loader.h"
+#include "saver.h"
 
 namespace {
 
+using weightstore::torch_bridge::BlockHolder;
 using weightstore::torch_bridge::CheckpointReader;
+using weightstore::torch_bridge::HashTable;
+using weightstore::torch_bridge::HashTableSnapshot;
+using weightstore::torch_bridge::LoaderHolder;
+using weightstore::torch_bridge::SaverHolder;
+using weightstore::torch_bridge::TableDict;
+using weightstore::torch_bridge::TensorDict;
 
-TORCH_LIBRARY(store, m) {
+void register_hash_table(torch::Library& m) {
+  m.class_<HashTableSnapshot>("HashTableSnapshot")
+      .def("size", &HashTableSnapshot::size)
+      .def("epoch", &HashTableSnapshot::epoch)
+      .def("ids", &HashTableSnapshot::ids, "", {torch::arg("child") = 0})
+      .def("slot", &HashTableSnapshot::slot, "", {torch::arg("name"), torch::arg("child") = 0});
+
+  m.class_<HashTable>("HashTable")
+      .def(torch::init<std::string, std::vector<std::int64_t>, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                       std::int64_t, std::vector<std::string>>(),
+           "",
+           {torch::arg("name"), torch::arg("shape"), torch::arg("dtype"), torch::arg("slice_begin") = 0,
+            torch::arg("slice_end") = 65536, torch::arg("slice_size") = 65536, torch::arg("page_rows") = 4096,
+            torch::arg("children") = std::vector<std::string>()})
+      .def("add_slot", &HashTable::add_slot, "",
+           {torch::arg("name"), torch::arg("shape"), torch::arg("dtype"), torch::arg("fill") = 0.0})
+      .def("set_initializer", &HashTable::set_initializer, "",
+           {torch::arg("kind"), torch::arg("a") = 0.0, torch::arg("b") = 0.0, torch::arg("seed") = 0})
+      .def("lookup", &HashTable::lookup, "", {torch::arg("ids"), torch::arg("insert")})
+      .def("lookup_out", &HashTable::lookup_out, "", {torch::arg("ids"), torch::arg("insert"), torch::arg("out")})
+      .def("insert", &HashTable::insert, "", {torch::arg("ids"), torch::arg("embeddings")})
+      .def("erase", &HashTable::erase, "", {torch::arg("ids")})
+      .def("contains", &HashTable::contains, "", {torch::arg("ids")})
+      .def("read_slot", &HashTable::read_slot, "", {torch::arg("name"), torch::arg("ids")})
+      .def("write_slot", &HashTable::write_slot, "", {torch::arg("name"), torch::arg("ids"), torch::arg("values")})
+      .def("ids", &HashTable::ids)
+      .def("size", &HashTable::size)
+      .def("clear", &HashTable::clear)
+      .def("reserve", &HashTable::reserve, "", {torch::arg("rows")})
+      .def("touch", &HashTable::touch, "", {torch::arg("ids"), torch::arg("step")})
+      .def("evict_older", &HashTable::evict_older, "", {torch::arg("step")})
+      .def("evict_rarer", &HashTable::evict_rarer, "", {torch::arg("count")})
+      .def("epoch", &HashTable::epoch)
+      .def("changed_since", &HashTable::changed_since, "", {torch::arg("epoch")})
+      .def("snapshot", &HashTable::snapshot)
+      .def("name", &HashTable::name)
+      .def("children", &HashTable::children)
+      .def("slot_names", &HashTable::slot_names)
+      .def("slice", &HashTable::slice)
+      .def_readonly("hashtable_tag", &HashTable::hashtable_tag);
+}
+
+void register_checkpoints(torch::Library& m) {
+  m.class_<BlockHolder>("WriteBlock")
+      .def("tensor_name", &BlockHolder::tensor_name)
+      .def("slice_info", &BlockHolder::slice_info)
+      .def("nbytes", &BlockHolder::nbytes)
+      .def("dtype", &BlockHolder::dtype)
+      .def("shape", &BlockHolder::shape)
+      .def("kind", &BlockHolder::kind);
+
+  m.class_<SaverHolder>("Saver")
+      .def(torch::init<std::int64_t, std::int64_t, std::int64_t, const std::string&>(), "",
+           {torch::arg("shard_index"), torch::arg("shard_num"), torch::arg("parallel"), torch::arg("path")})
+      .def("configure", &SaverHolder::configure, "", {torch::arg("options")})
+      .def("make_write_blocks", &SaverHolder::make_write_blocks, "", {torch::arg("hashtables"), torch::arg("tensors")})
+      .def("save", &SaverHolder::save, "", {torch::arg("blocks")})
+      .def("progress", &SaverHolder::progress)
+      .def("cancel", &SaverHolder::cancel);
+
+  m.class_<LoaderHolder>("Loader")
+      .def(torch::init<std::string, std::int64_t, TableDict, TensorDict>(), "",
+           {torch::arg("path"), torch::arg("parallel"), torch::arg("hashtables"), torch::arg("tensors")})
+      .def("configure", &LoaderHolder::configure, "", {torch::arg("options")})
+      .def("default_load_info", &LoaderHolder::default_load_info)
+      .def("load", &LoaderHolder::load, "", {torch::arg("info")});
+
   m.class_<CheckpointReader>("CheckpointReader")
       .def(torch::init<const std::string&>(), "", {torch::arg("path")})
       .def("list_tensor_names", &CheckpointReader::list_tensor_names)
       .def("tensor_shape", &CheckpointReader::tensor_shape, "", {torch::arg("name")})
       .def("tensor_dtype", &CheckpointReader::tensor_dtype, "", {torch::arg("name")})
-      .def("read_tensor", &CheckpointReader::read_tensor, "", {torch::arg("name")});
+      .def("tensor_slices", &CheckpointReader::tensor_slices, "", {torch::arg("name")})
+      .def("read_tensor", &CheckpointReader::read_tensor, "", {torch::arg("name")})
+      .def("read_rows", &CheckpointReader::read_rows, "", {torch::arg("name"), torch::arg("begin"), torch::arg("end")})
+      .def("verify", &CheckpointReader::verify);
+}
+
+TORCH_LIBRARY(store, m) {
+  register_hash_table(m);
+  register_checkpoints(m);
+  m.def("last_error() -> str", &weightstore::torch_bridge::last_error);
 }
 
 }  // namespace

@@ -64,22 +64,26 @@ if TYPE_CHECKING:
         ShapeMismatch,
     )
     from ._filter import PathFilter
+    from ._loader import CheckpointReader, Loader
     from ._module_snapshot import ModuleSnapshot, apply, collect, load_from, save_into
     from ._pager import LayerPager, PagedTensor, Pager
     from ._param_ids import param_ids, set_param_ids
     from ._remap import KeyRemapper, map_indices_contiguous
+    from ._saver import Saver, split_sparse_dense_state_dict
     from ._snapshot import TensorData, TensorSnapshot
     from .stores import BurnpackStore, ModuleStore, PytorchStore, SafetensorsStore
 
-# Imported on first use: they bring in numpy.
+# Imported on first use: they bring in numpy or torch.
 _LATER = {
     "_adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter",
     "_apply_result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
     "_filter": "PathFilter",
+    "_loader": "CheckpointReader Loader",
     "_module_snapshot": "ModuleSnapshot apply collect load_from save_into",
     "_pager": "LayerPager PagedTensor Pager",
     "_param_ids": "param_ids set_param_ids",
     "_remap": "KeyRemapper map_indices_contiguous",
+    "_saver": "Saver split_sparse_dense_state_dict",
     "_snapshot": "TensorData TensorSnapshot",
     "stores": "BurnpackStore ModuleStore PytorchStore SafetensorsStore",
 }
@@ -111,6 +115,7 @@ __all__ = [
     "BurnpackStore",
     "ChainAdapter",
     "CheckpointError",
+    "CheckpointReader",
     "ConflictError",
     "DTypeMismatch",
     "DeferredTensor",
@@ -127,6 +132,7 @@ __all__ = [
     "ModuleAdapter",
     "ModuleSnapshot",
     "ModuleStore",
+    "Loader",
     "NoDataError",
     "OffloadEof",
     "OperationCancelled",
@@ -141,6 +147,7 @@ __all__ = [
     "SafetensorsError",
     "SafetensorsStore",
     "ShapeMismatch",
+    "Saver",
     "SharedTensorsError",
     "StoreError",
     "StoreIOError",
@@ -162,4 +169,5 @@ __all__ = [
     "safe_open",
     "save_into",
     "set_param_ids",
+    "split_sparse_dense_state_dict",
 ]

@@ -20,9 +20,7 @@ T = TypeVar("T")
 def read_config(path: Any, key: str | None = None, *, into: None = None, opaque: Opaque = "error") -> Any: ...
 @overload
 def read_config(path: Any, key: str | None = None, *, into: type[T], opaque: Opaque = "error") -> T: ...
-def read_config(
-    path: Any, key: str | None = None, *, into: type[Any] | None = None, opaque: Opaque = "error"
-) -> Any:
+def read_config(path: Any, key: str | None = None, *, into: type[Any] | None = None, opaque: Opaque = "error") -> Any:
     """The parts of a torch.save() file that are not tensors: dicts, lists, numbers, text, bytes and None.
 
     Tuples and sets become lists, torch.Size a list, a device or dtype its name; tensors and opaque objects become None.

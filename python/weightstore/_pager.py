@@ -75,7 +75,7 @@ class PagedTensor(_core.PagedTensor):
 
     def bytes(self) -> bytes:
         """A copy of its bytes as they are stored."""
-        with memoryview(self) as view:
+        with memoryview(self._memory()) as view:
             return view.tobytes()
 
     def _memory(self) -> _core.Memory:
@@ -85,7 +85,7 @@ class PagedTensor(_core.PagedTensor):
 
     def _copied(self) -> _core.Memory:
         memory = _core.allocate(self.nbytes)
-        with memoryview(memory) as target, memoryview(self) as view:
+        with memoryview(memory) as target, memoryview(self._memory()) as view:
             target[:] = view
         return memory
 
@@ -123,7 +123,9 @@ class PagedTensor(_core.PagedTensor):
         code, bits, lanes = _dtypes.DLPACK[dtype]
         if lanes > 1:
             if not shape or shape[-1] % lanes:
-                raise BufferError(f"tensor '{self.name}' is shown {lanes} elements to the item, and has an odd dimension")
+                raise BufferError(
+                    f"tensor '{self.name}' is shown {lanes} elements to the item, and has an odd dimension"
+                )
             shape = (*shape[:-1], shape[-1] // lanes)
         item_bytes = bits * lanes // 8
         # Consumers that do not know the read-only flag get a copy; so does nobody else unless it is asked for.
@@ -150,7 +152,9 @@ class PagedTensor(_core.PagedTensor):
         if self.released:
             return f"<PagedTensor {self.name!r}, released>"
         dtype, shape = self._form()
-        return f"<PagedTensor {self.name!r} {dtype} {'x'.join(map(str, shape)) or 'scalar'}, {format_size(self.nbytes)}>"
+        return (
+            f"<PagedTensor {self.name!r} {dtype} {'x'.join(map(str, shape)) or 'scalar'}, {format_size(self.nbytes)}>"
+        )
 
 
 class Pager(_core.Pager):
@@ -305,9 +309,7 @@ def _budget_bytes(budget: int | str | None) -> int:
     return budget
 
 
-def _options(
-    budget: int | str | None, policy: str, strict: bool, direct: bool | str, readers: int
-) -> dict[str, Any]:
+def _options(budget: int | str | None, policy: str, strict: bool, direct: bool | str, readers: int) -> dict[str, Any]:
     if policy != "lru":
         raise errors.make("invalid_argument", f"policy is {policy!r}; there is only 'lru'", format="pager")
     if direct not in (True, False, "auto"):

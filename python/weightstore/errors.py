@@ -165,6 +165,7 @@ _OS_KINDS: dict[int, type[StoreError]] = {
     _errno.EISDIR: _os_kind(IsADirectoryError),
     _errno.ENOTDIR: _os_kind(NotADirectoryError),
     _errno.EEXIST: _os_kind(FileExistsError),
+    _errno.ETIMEDOUT: _os_kind(TimeoutError),
 }
 
 # The core's error codes and formats, by their names.
@@ -190,6 +191,7 @@ _PLACES: dict[str, type[StoreError]] = {
     "burnpack": BurnpackError,
     "pytorch": PytorchError,
     "pager": PagerError,
+    "checkpoint": CheckpointError,
 }
 
 _Key = tuple[str, str, int]

@@ -271,11 +271,12 @@ TEST(empty_tensors_are_tensors) {
   CHECK_EQ(pager.acquire("none").size(), 0u);
   CHECK_EQ(text_of(pager.acquire("some")), "bc");
   CHECK_EQ(pager.resident_count(), 2u);
-  CHECK(CHECK_THROWS(Error, Pager(source, two, [] {
-                       PagerOptions options;
-                       options.readers = 0;
-                       return options;
-                     }()))
+  CHECK(CHECK_THROWS(Error, Pager(source, two,
+                                  [] {
+                                    PagerOptions options;
+                                    options.readers = 0;
+                                    return options;
+                                  }()))
             .code() == ErrorCode::kInvalidArgument);
 }
 

@@ -49,6 +49,13 @@ class Watchdog {
   std::jthread thread_;
 };
 
+struct Pinned {
+  Pinned(Pager& p, std::size_t i) : pager(p), slot(i) { pager.pin(slot); }
+  ~Pinned() { pager.unpin(slot); }
+  Pager& pager;
+  std::size_t slot;
+};
+
 void check_accounts(const Model& model, std::size_t size) {
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < model.pager->table().size(); ++i) bytes += model.pager->is_resident(i) ? size : 0;
@@ -120,11 +127,11 @@ TEST(everything_at_once) {
               case 1:
                 model.pager->evict(i);
                 break;
-              case 2:
-                model.pager->pin(i);
+              case 2: {
+                const Pinned pinned(*model.pager, i);
                 model.pager->acquire((i + 3) % kCount);
-                model.pager->unpin(i);
                 break;
+              }
               case 3: {
                 const Slots wanted = {i, (i + 5) % kCount, i, (i + 9) % kCount};
                 const auto tensors = model.pager->acquire_many(wanted);

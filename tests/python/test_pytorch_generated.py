@@ -18,6 +18,9 @@ import weightstore
 
 torch = pytest.importorskip("torch")
 
+# torch says so of complex32 whenever it makes one.
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf:UserWarning")
+
 TYPES = [
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64),
@@ -25,6 +28,8 @@ TYPES = [
     *(torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu),
     torch.float4_e2m1fn_x2,
 ]
+# Saved without a storage class of their own.
+UNTYPED = {torch.uint16, torch.uint32, torch.uint64, torch.complex32, *TYPES[-6:]}
 BYTES = torch.arange(1, 4097, dtype=torch.int64).mul(0x9E3779B1).remainder(251).to(torch.uint8)
 
 
@@ -114,11 +119,10 @@ def save(value, kind: str, protocol: int = 2) -> bytes:
 
 def raw(tensor) -> bytes:
     tensor = tensor.detach()
-    if tensor.dtype != torch.float4_e2m1fn_x2:
-        tensor = tensor.resolve_conj().resolve_neg()
-    else:
+    if tensor.dtype == torch.float4_e2m1fn_x2:
         tensor = tensor.view(torch.uint8)
-    return bytes(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+    tensor = tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    return bytes(tensor.reshape(-1).view(torch.uint8).numpy())
 
 
 def check(data, expected: dict, **options) -> None:
@@ -146,10 +150,12 @@ def test_types_and_layouts(dtype, kind, tmp_path):
     data = save(state, kind)
     path = tmp_path / "file.pt"
     path.write_bytes(data)
-    loaded = torch.load(io.BytesIO(data), weights_only=True)
-    assert {name: t.stride() for name, t in loaded.items()} == {name: t.stride() for name, t in state.items()}
-    check(data, loaded)
-    check(path, loaded)
+    expected = state
+    if kind == "zip" or dtype not in UNTYPED:  # torch cannot load those streams of its own
+        expected = torch.load(io.BytesIO(data), weights_only=True)
+        assert {name: t.stride() for name, t in expected.items()} == {name: t.stride() for name, t in state.items()}
+    check(data, expected)
+    check(path, expected)
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
@@ -190,10 +196,11 @@ def test_lazy_conjugates_and_negatives():
         value = elements(dtype, 12).reshape(3, 4)
         state = {"conj": value.conj(), "both": value.T.conj()}
         if dtype != torch.complex32:
-            state["imag"] = value.conj().imag
             state["neg"] = torch._neg_view(value)
             state["neg conj"] = torch._neg_view(value).conj()
-            assert state["imag"].is_neg()
+            imaginary = value.conj().imag
+            assert imaginary.is_neg()
+            check(save(imaginary, "zip"), {"tensor": imaginary})
         check(save(state, "zip"), state)
 
 
@@ -249,7 +256,6 @@ def test_a_whole_model_has_the_names_of_its_state(kind, protocol, monkeypatch):
     home = types.ModuleType("home_of_net")
     home.Net = Net
     monkeypatch.setattr(Net, "__module__", "home_of_net")
-    monkeypatch.setattr(Net, "__qualname__", "Net")
     monkeypatch.setitem(sys.modules, "home_of_net", home)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch cannot find the source of a class made here
@@ -317,7 +323,12 @@ def test_a_deflated_pickle_is_read_and_a_deflated_storage_is_not():
 
 def test_conversion(tmp_path):
     whole = torch.arange(24.0)
-    state = {"a": whole.reshape(4, 6), "t": whole.reshape(4, 6).T, "half": whole.half(), "e": torch.ones(1).expand(3, 3)}
+    state = {
+        "a": whole.reshape(4, 6),
+        "t": whole.reshape(4, 6).T,
+        "half": whole.half(),
+        "e": torch.ones(1).expand(3, 3),
+    }
     torch.save(state, tmp_path / "x.pt")
     for target in ("x.safetensors", "x.bpk"):
         weightstore.convert(tmp_path / "x.pt", tmp_path / target)

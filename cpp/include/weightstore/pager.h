@@ -77,8 +77,8 @@ enum class DirectReads : std::uint8_t {
 
 struct PagerOptions {
   std::uint64_t budget = kUnlimited;
-  // Best effort (false): the budget is about resident_bytes(); what callers hold after eviction, and what is loading, is
-  // outside of it, and a tensor that does not fit is loaded all the same. Strict: the budget is about live_bytes().
+  // Best effort (false): the budget is about resident_bytes(); what callers hold after eviction, and what is loading,
+  // is outside of it, and a tensor that does not fit is loaded all the same. Strict: the budget is about live_bytes().
   bool strict = false;
   // Strict only: how long acquire() waits for others to release before it throws BudgetExceeded.
   std::chrono::milliseconds wait = std::chrono::seconds(10);
@@ -121,8 +121,8 @@ class Core;
 struct Block;
 }  // namespace pager
 
-// A tensor somebody acquired. Its bytes stay where they are until it is released, whatever the pager does meanwhile; the
-// pager itself may be gone. Move-only; one thread at a time.
+// A tensor somebody acquired. Its bytes stay where they are until it is released, whatever the pager does meanwhile;
+// the pager itself may be gone. Move-only; one thread at a time.
 class ResidentTensor {
  public:
   ResidentTensor() = default;
@@ -180,8 +180,8 @@ class Pager {
   // The slot of a name. Throws Error(kNotFound) that suggests near names.
   std::size_t slot(std::string_view name) const;
 
-  // Throws Error with the source and the tensor: OffloadEof, kIo with errno, kCorrupt (checksum), kNotFound; strict also
-  // BudgetExceeded, after `wait` when given. The next call tries again.
+  // Throws Error with the source and the tensor: OffloadEof, kIo with errno, kCorrupt (checksum), kNotFound; strict
+  // also BudgetExceeded, after `wait` when given. The next call tries again.
   ResidentTensor acquire(std::size_t slot, std::optional<std::chrono::milliseconds> wait = std::nullopt);
   ResidentTensor acquire(std::string_view name, std::optional<std::chrono::milliseconds> wait = std::nullopt);
   // Only what is resident now; empty otherwise. Never waits for a load.

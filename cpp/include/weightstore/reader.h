@@ -80,6 +80,9 @@ class Reader {
   // with the path: kIo, kUnsupported (another kind of file), kCorrupt, kLimit.
   static Reader open(const std::filesystem::path& path, const ReadOptions& options = {});
 
+  // SafeTensors files that belong together, as one: no two may have a tensor of the same name.
+  static Reader open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options = {});
+
   // The same over any source. An index cannot be opened this way.
   static Reader open(std::shared_ptr<const ByteSource> source, const ReadOptions& options = {});
 

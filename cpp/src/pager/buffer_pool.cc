@@ -14,10 +14,9 @@ namespace {
 constexpr std::uint64_t kBulk = 2 << 20;
 
 SharedMutableBytes allocate_aligned(std::uint64_t capacity, std::size_t alignment) {
-  auto* data = static_cast<std::byte*>(::operator new (capacity == 0 ? 1 : capacity, std::align_val_t{alignment}));
-  return {{data, capacity}, std::shared_ptr<void>(data, [alignment](void* p) {
-            ::operator delete (p, std::align_val_t{alignment});
-          })};
+  auto* data = static_cast<std::byte*>(::operator new(capacity == 0 ? 1 : capacity, std::align_val_t{alignment}));
+  return {{data, capacity},
+          std::shared_ptr<void>(data, [alignment](void* p) { ::operator delete(p, std::align_val_t{alignment}); })};
 }
 
 }  // namespace

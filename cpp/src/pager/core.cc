@@ -237,12 +237,12 @@ Block* Core::fetch(const LoadPtr& load) {
     SharedBytes view = source->view(plan.offset, plan.size).value();
     block->bytes = view.bytes;
     // The last to let go of it gives the memory back to the system.
-    block->view_owner =
-        std::shared_ptr<const void>(view.bytes.data(), [source, owner = std::move(view.owner), plan](const void*) {
-          source->discard(plan.offset, plan.size);
-        });
+    block->view_owner = std::shared_ptr<const void>(
+        view.bytes.data(),
+        [source, owner = std::move(view.owner), plan](const void*) { source->discard(plan.offset, plan.size); });
     return block.release();
   }
+  if (reader_) reader_->check_expansion(plan.size);
   if (load->buffer.owner == nullptr) load->buffer = BufferPool::allocate(load->charge);
   load->start(plan, load->buffer.bytes.data());
   if (load->is_prefetch()) {

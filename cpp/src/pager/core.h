@@ -1,11 +1,12 @@
 #pragma once
 
-// The pager itself. One mutex guards everything that is not said to be otherwise; it is never held while bytes are read,
-// memory is allocated or freed, or a caller's code runs.
+// The pager itself. One mutex guards everything that is not said to be otherwise; it is never held while bytes are
+// read, memory is allocated or freed, or a caller's code runs.
 //
 // The life of a load: begin() marks the slot as loading, so that others join; reserve() takes memory from the account,
 // which a strict budget may have to wait for; fetch() reads without the mutex; publish() puts the block into the table
-// and what no longer fits out of it, in one step. On an error abandon() undoes the first two, and the table is as it was.
+// and what no longer fits out of it, in one step. On an error abandon() undoes the first two, and the table is as it
+// was.
 //
 // Account: live_bytes_ is the charges of all blocks and of all loads that have reserved, and the free buffers of the
 // pool. Every charge is added once, in reserve(), and taken off once, in abandon() or when its block is dropped.
@@ -48,7 +49,8 @@ class Core : public std::enable_shared_from_this<Core> {
   // References of the callers'.
   Block* acquire(std::size_t slot, Wait wait);
   Block* try_acquire(std::size_t slot);
-  void acquire_many(std::span<const std::size_t> slots, Wait wait, const std::function<void(std::size_t, Block*)>& give);
+  void acquire_many(std::span<const std::size_t> slots, Wait wait,
+                    const std::function<void(std::size_t, Block*)>& give);
   static void drop(Block* block) noexcept;
 
   void prefetch(std::span<const std::size_t> slots);
@@ -158,13 +160,13 @@ class Core : public std::enable_shared_from_this<Core> {
   int process_;  // to notice a fork
   std::vector<std::thread> readers_;
   bool stopping_ = false;
-  std::unique_ptr<std::condition_variable> work_;   // for readers
-  std::unique_ptr<std::condition_variable> idle_;   // for finish_prefetch()
-  std::deque<LoadPtr> to_help_;                     // loads that somebody waits for, with chunks to read
-  std::deque<LoadPtr> demanded_;                    // loads of acquire_many() that nobody leads yet
+  std::unique_ptr<std::condition_variable> work_;  // for readers
+  std::unique_ptr<std::condition_variable> idle_;  // for finish_prefetch()
+  std::deque<LoadPtr> to_help_;                    // loads that somebody waits for, with chunks to read
+  std::deque<LoadPtr> demanded_;                   // loads of acquire_many() that nobody leads yet
   std::deque<std::size_t> prefetch_queue_;
-  std::size_t prefetching_ = 0;                     // loads the readers lead
-  std::atomic<std::size_t> demand_{0};              // sizes of to_help_ and demanded_, to look at between chunks
+  std::size_t prefetching_ = 0;         // loads the readers lead
+  std::atomic<std::size_t> demand_{0};  // sizes of to_help_ and demanded_, to look at between chunks
 };
 
 }  // namespace weightstore::pager

@@ -14,7 +14,7 @@ constexpr std::uint64_t kChunkBytes = io::kBlockBytes;
 // Around the page cache one request at a time leaves the device idle between them.
 constexpr std::uint64_t kDirectChunkBytes = 1 << 20;
 
-constexpr std::uint64_t kNumberAlignment = 8;   // of the widest element
+constexpr std::uint64_t kNumberAlignment = 8;  // of the widest element
 constexpr std::uint64_t kMemoryAlignment = 64;
 
 std::uint64_t round_up(std::uint64_t n, std::uint64_t alignment) { return (n + alignment - 1) / alignment * alignment; }

@@ -146,9 +146,7 @@ ResidentTensor Pager::acquire(std::string_view name, std::optional<std::chrono::
   return ResidentTensor(core_->acquire(core_->find(name), wait));
 }
 
-ResidentTensor Pager::try_acquire(std::size_t slot) {
-  return ResidentTensor(core_->try_acquire(core_->checked(slot)));
-}
+ResidentTensor Pager::try_acquire(std::size_t slot) { return ResidentTensor(core_->try_acquire(core_->checked(slot))); }
 
 std::vector<ResidentTensor> Pager::acquire_many(std::span<const std::size_t> slots,
                                                 std::optional<std::chrono::milliseconds> wait) {
@@ -173,7 +171,8 @@ void Pager::close() { core_->close(); }
 
 bool Pager::is_resident(std::size_t slot) const {
   core_->checked(slot);
-  return core_->look([&](const pager::Core& core) { return core.slots()[slot].presence == pager::Presence::kResident; });
+  return core_->look(
+      [&](const pager::Core& core) { return core.slots()[slot].presence == pager::Presence::kResident; });
 }
 
 bool Pager::is_pinned(std::size_t slot) const {

@@ -24,9 +24,8 @@ void Core::start_readers(Lock&) {
 void Core::read_loop() {
   Lock lock(mutex_);
   for (;;) {
-    work_->wait(lock, [&] {
-      return stopping_ || demand_.load(std::memory_order_relaxed) > 0 || !prefetch_queue_.empty();
-    });
+    work_->wait(lock,
+                [&] { return stopping_ || demand_.load(std::memory_order_relaxed) > 0 || !prefetch_queue_.empty(); });
     if (stopping_) return;
     if (help(lock)) continue;
     if (!prefetch_queue_.empty()) {

@@ -18,7 +18,7 @@ namespace weightstore::pager {
 struct Block {
   std::atomic<std::uint32_t> refs{0};
   std::uint32_t slot = 0;
-  std::uint64_t charge = 0;   // what it counts for in live_bytes
+  std::uint64_t charge = 0;  // what it counts for in live_bytes
   ConstBytes bytes;
   SharedMutableBytes buffer;  // where they are; or, zero copy,
   std::shared_ptr<const void> view_owner;
@@ -36,7 +36,7 @@ struct Block {
 
 enum class Presence : std::uint8_t {
   kAbsent,
-  kQueued,    // to be prefetched
+  kQueued,  // to be prefetched
   kLoading,
   kResident,  // the table has a reference to its block
   kHeld,      // evicted, but somebody has a reference; the table remembers the block without one
@@ -51,8 +51,8 @@ struct Slot {
   bool prefetched = false;  // resident, and not acquired since it was prefetched
 };
 
-// Slots in least-recently-used order, without a list: a use is a store, and the order is looked at when there is a miss.
-// Thread-compatible: the pager's mutex guards it.
+// Slots in least-recently-used order, without a list: a use is a store, and the order is looked at when there is a
+// miss. Thread-compatible: the pager's mutex guards it.
 //
 // Invariants: resident_bytes() is the sum of the sizes of the slots that are kResident, and likewise for the pinned and
 // the prefetched among them. Presence changes to and from kResident only in insert() and remove().
@@ -82,7 +82,7 @@ class SlotTable {
   // The resident slot that was used longest ago among those that are not pinned, satisfying the caller's wish about
   // holders and prefetched ones; nullopt when there is none.
   struct Wish {
-    bool unheld = false;      // nobody but the table has a reference
+    bool unheld = false;  // nobody but the table has a reference
     bool no_prefetched = false;
   };
   std::optional<std::size_t> victim(Wish wish);

@@ -25,6 +25,7 @@ constexpr Entry kEntries[] = {
     {"collections", "Counter", GlobalKind::kCounter, kCall | PickleGlobal::kMapping},
     {"builtins", "set", GlobalKind::kSet, kCall},
     {"builtins", "bytearray", GlobalKind::kByteArray, kCall},
+    {"builtins", "bytes", GlobalKind::kByteArray, kCall},  // how protocol 2 spells none at all
     {"builtins", "complex", GlobalKind::kComplex, kCall},
     {"_codecs", "encode", GlobalKind::kEncode, kCall},
     {"torch", "Size", GlobalKind::kSize, kCall},

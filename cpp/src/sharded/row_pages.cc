@@ -1,0 +1,73 @@
+#include "sharded/row_pages.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+// Memory for pages comes in slabs of several, so that large columns lie on huge pages. The slabs of a column grow with
+// it from a single page: small tables stay small. A page that is let go gives its memory back to the system although
+// its slab lives on.
+
+namespace weightstore::sharded {
+namespace {
+
+constexpr std::size_t kMaxPageBytes = std::size_t{256} << 10;
+constexpr std::size_t kMaxSlabBytes = std::size_t{2} << 20;  // a huge page
+constexpr std::size_t kSystemPage = 4096;
+
+constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
+
+}  // namespace
+
+PageRef::PageRef(MutableBytes bytes, std::shared_ptr<void> slab) : page_(new Page) {
+  page_->bytes = bytes;
+  page_->slab = std::move(slab);
+}
+
+PageRef::~PageRef() {
+  if (page_ == nullptr || page_->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (page_->slab.use_count() > 1) {
+    ::madvise(page_->bytes.data(), round_up(page_->bytes.size(), kSystemPage), MADV_DONTNEED);
+  }
+  delete page_;
+}
+
+PageShape::PageShape(std::uint64_t row_bytes, std::uint32_t page_rows)
+    : row_bytes_(row_bytes), shift_(static_cast<unsigned>(std::countr_zero(page_rows))) {
+  while (shift_ > 0 && page_bytes() > kMaxPageBytes) --shift_;
+}
+
+void Column::grow_to(std::uint32_t rows, std::uint64_t expected) {
+  const std::uint64_t wanted = (std::uint64_t{rows} + shape_.page_rows() - 1) / shape_.page_rows();
+  while (pages_.size() < wanted) {
+    PageRef page = new_page(expected / shape_.page_rows());
+    data_.reserve(pages_.size() + 1);
+    pages_.push_back(std::move(page));
+    data_.push_back(pages_.back().data());
+  }
+}
+
+void Column::unshare(std::size_t page) {
+  PageRef copy = new_page(0);
+  std::memcpy(copy.data(), data_[page], shape_.page_bytes());
+  data_[page] = copy.data();
+  pages_[page] = std::move(copy);
+}
+
+PageRef Column::new_page(std::uint64_t expected_pages) {
+  const std::size_t bytes = round_up(shape_.page_bytes(), kSystemPage);
+  if (slab_.bytes.empty()) {
+    const std::uint64_t most = std::max<std::size_t>(kMaxSlabBytes / bytes, 1);
+    const std::uint64_t count = std::max<std::uint64_t>(pages_.size(), expected_pages);
+    slab_ = io::allocate_bulk(bytes * std::clamp<std::uint64_t>(count, 1, most));
+    if (slab_.bytes.size() >= kMaxSlabBytes) fresh_->touch(slab_.bytes);
+  }
+  PageRef page(slab_.bytes.first(shape_.page_bytes()), slab_.owner);
+  slab_.bytes = slab_.bytes.subspan(bytes);
+  if (slab_.bytes.empty()) slab_ = {};
+  return page;
+}
+
+}  // namespace weightstore::sharded

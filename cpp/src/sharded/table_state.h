@@ -1,0 +1,120 @@
+#pragma once
+
+// What a hash table is made of, and how a batch goes through it.
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/huge_buffer.h"
+#include "io/parallel.h"
+#include "sharded/batch_plan.h"
+#include "sharded/initializer.h"
+#include "sharded/stripe.h"
+#include "weightstore/error.h"
+#include "weightstore/hash_table.h"
+
+// Two levels of locks. Batches pass the gate together; whoever needs the table at one instant or changes its columns
+// (snapshot, add_slot, clear) passes alone and then needs no other lock. Behind the gate, a batch takes the lock of one
+// stripe at a time.
+
+namespace weightstore {
+namespace sharded {
+
+// A shared lock that does not let those starve who want to be alone: they wait at the door, and nobody passes them.
+class Gate {
+ public:
+  [[nodiscard]] std::shared_lock<std::shared_mutex> together() {
+    const std::lock_guard door(door_);
+    return std::shared_lock(room_);
+  }
+  [[nodiscard]] std::unique_lock<std::shared_mutex> alone() {
+    const std::lock_guard door(door_);
+    return std::unique_lock(room_);
+  }
+
+ private:
+  std::mutex door_;
+  std::shared_mutex room_;
+};
+
+inline Error invalid(std::string message) { return Error(ErrorCode::kInvalidArgument, std::move(message)); }
+
+// A slot that makes sense; throws otherwise.
+SlotInfo make_slot(std::string name, Shape shape, DType dtype);
+
+}  // namespace sharded
+
+// Everything but the constructor is for those behind the gate.
+struct HashTable::Impl {
+  explicit Impl(TableOptions&& given);
+
+  std::optional<std::size_t> find_slot(std::string_view name) const;
+  const SlotInfo& slot_at(std::size_t slot) const;  // throws
+  // A slot that touch() uses; throws when it is not there, or something else.
+  std::size_t usage_slot(std::string_view name) const;
+  std::size_t add_slot(SlotInfo slot, const Initializer& initializer);
+
+  // Throws unless the table can hold all of them.
+  void require_all(std::span<const std::int64_t> ids) const;
+
+  bool is_stripe(std::size_t stripe) const { return stripe < map.count(); }
+
+  std::int64_t row_number(std::uint32_t row, std::size_t stripe) const {
+    return row == sharded::kNoRow ? -1 : static_cast<std::int64_t>((std::uint64_t{row} << map.bits()) | stripe);
+  }
+
+  std::uint64_t erase_below(std::size_t slot, std::int64_t limit);
+
+  // Calls work(stripe number, part, first id of the batch that positions count from) for all parts of a batch, on
+  // several threads when there are many and the caller may. Ids that the table cannot hold come last, under a number
+  // that is no stripe's.
+  template <class Work>
+  void for_parts(std::span<const std::int64_t> ids, bool parallel, Work work) const {
+    constexpr std::size_t kParallelIds = 16384;  // below, starting threads costs more than it gains
+    for (std::size_t first = 0; first < ids.size(); first += sharded::BatchPlan::kMaxIds) {
+      const sharded::BatchPlan plan(ids.subspan(first, std::min(sharded::BatchPlan::kMaxIds, ids.size() - first)), map);
+      for_stripes(parallel && plan.size() >= kParallelIds, [&](std::size_t stripe) {
+        const sharded::BatchPart part = plan.part(stripe);
+        if (!part.ids.empty()) work(stripe, part, first);
+      });
+      if (!plan.strangers().ids.empty()) work(map.count(), plan.strangers(), first);
+    }
+  }
+
+  template <class Work>
+  void for_stripes(bool parallel, Work work) const {
+    if (!parallel || threads == 1 || stripes.size() == 1) {
+      for (std::size_t i = 0; i < stripes.size(); ++i) work(i);
+      return;
+    }
+    std::atomic<std::size_t> next{0};
+    io::run_parallel(std::min<unsigned>(threads, static_cast<unsigned>(stripes.size())),
+                     [&](unsigned, const io::StopFlag& stop) {
+                       while (!stop.is_set()) {
+                         const std::size_t stripe = next.fetch_add(1, std::memory_order_relaxed);
+                         if (stripe >= stripes.size()) return;
+                         work(stripe);
+                       }
+                     });
+  }
+
+  TableOptions options;
+  const sharded::StripeMap map;
+  bool coalesced = false;
+  unsigned threads = 1;
+  mutable sharded::Gate gate;
+  std::uint32_t epoch = 1;
+  std::vector<SlotInfo> slots;
+  sharded::Stripe::Initializers initializers;
+  io::FreshPages fresh;  // before the stripes that use it
+  std::vector<std::unique_ptr<sharded::Stripe>> stripes;
+};
+
+}  // namespace weightstore

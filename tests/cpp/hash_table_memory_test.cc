@@ -1,0 +1,101 @@
+// What tables and snapshots take. Sanitizers have memory of their own, so that these are checked without them only.
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "check.h"
+#include "table_values.h"
+#include "weightstore/hash_table.h"
+
+using namespace weightstore;
+using namespace table_values;
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMeasured = false;
+#else
+constexpr bool kMeasured = true;
+#endif
+
+constexpr std::size_t kMegabyte = std::size_t{1} << 20;
+constexpr std::size_t kDim = 16;
+constexpr std::size_t kRows = std::size_t{1} << 20;
+constexpr std::size_t kTableBytes = kRows * kDim * sizeof(float);
+
+std::int64_t resident_bytes() {
+  long pages = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  CHECK(file != nullptr);
+  const int read = std::fscanf(file, "%*d %ld", &pages);
+  std::fclose(file);
+  CHECK_EQ(read, 1);
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+void check_growth(std::int64_t before, std::size_t most) {
+  if (kMeasured) CHECK(resident_bytes() - before <= static_cast<std::int64_t>(most));
+}
+
+void fill(HashTable& table, float value) {
+  constexpr std::size_t kBatch = 8192;
+  const Floats rows(kBatch * kDim, value);
+  Ids ids(kBatch);
+  for (std::size_t first = 0; first < kRows; first += kBatch) {
+    for (std::size_t i = 0; i < kBatch; ++i) ids[i] = static_cast<std::int64_t>((first + i) * 0x9E3779B97F4A7C15u);
+    table.insert(ids, bytes_of(rows));
+  }
+}
+
+}  // namespace
+
+TEST(a_small_table_is_small) {
+  const std::int64_t before = resident_bytes();
+  HashTable table(options(kDim, 4096));
+  table.add_slot("exp_avg", {kDim}, DType::kF32);
+  table.add_slot("exp_avg_sq", {kDim}, DType::kF32);
+  Ids ids(200);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i * 997);
+  lookup(table, ids, kDim, true);
+  check_growth(before, 4 * kMegabyte);
+}
+
+TEST(a_snapshot_takes_what_is_written_meanwhile) {
+  HashTable table(options(kDim, 4096));
+  fill(table, 1);
+  const std::int64_t before = resident_bytes();
+  {
+    const auto snapshot = table.snapshot();
+    check_growth(before, 2 * kMegabyte);
+
+    const auto producer = snapshot->slot(0, 0, snapshot->all_stripes());
+    CHECK_EQ(producer->size(), kTableBytes);
+    std::vector<std::byte> block(kMegabyte);
+    for (std::size_t done = 0; done < kTableBytes; done += block.size()) producer->fill(done, block);
+    check_growth(before, 4 * kMegabyte);
+
+    table.insert(Ids{0}, bytes_of(Floats(kDim, 2)));
+    check_growth(before, 8 * kMegabyte);
+    fill(table, 2);
+    check_growth(before, kTableBytes + 24 * kMegabyte);
+    if (kMeasured) CHECK(resident_bytes() - before >= static_cast<std::int64_t>(kTableBytes / 2));
+    producer->fill(0, block);
+    CHECK_EQ(reinterpret_cast<const float*>(block.data())[7], 1.0f);
+  }
+  check_growth(before, 24 * kMegabyte);
+}
+
+// Snapshot after snapshot, each outlived by changes: nothing adds up.
+TEST(memory_of_old_snapshots_comes_back) {
+  HashTable table(options(kDim, 4096));
+  fill(table, 1);
+  const std::int64_t before = resident_bytes();
+  for (int round = 0; round < 4; ++round) {
+    const auto snapshot = table.snapshot();
+    fill(table, static_cast<float>(round));
+  }
+  check_growth(before, 24 * kMegabyte);
+}
+
+RUN_TESTS()

@@ -1,0 +1,220 @@
+"""torch.classes.store.HashTable, eagerly and inside TorchScript."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from weightstore import _torch_library  # noqa: E402
+
+try:
+    _torch_library.library_path()
+except ImportError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+_torch_library.load()
+
+
+def make_table(dim: int = 4, dtype: Any = torch.float32, **options: Any) -> Any:
+    return torch.classes.store.HashTable("user", [dim], dtype, **options)
+
+
+def ids_of(*ids: int) -> Any:
+    return torch.tensor(ids, dtype=torch.int64)
+
+
+def test_the_whole_boundary_positionally() -> None:
+    table = torch.classes.store.HashTable("user", [2, 3], torch.float32, 0, 32768, 65536, 1024)
+    assert table.name() == "user"
+    assert table.children() == ["user"]
+    assert table.slice() == [0, 32768, 65536]
+    table.add_slot("moment", [2, 3], torch.float32, 0.5)
+    assert table.slot_names() == ["embedding", "moment"]
+    rows, embeddings = table.lookup(ids_of(5, 6, 5), True)
+    assert embeddings.shape == (3, 2, 3)
+    assert rows[0] == rows[2] and rows[0] != rows[1]
+    assert table.size() == 2
+    assert torch.equal(table.read_slot("moment", ids_of(6, 7))[:, 0, 0], torch.tensor([0.5, 0.0]))
+
+
+def test_insert_lookup_and_erase() -> None:
+    table = make_table()
+    values = torch.randn(1000, 4)
+    ids = torch.randperm(1000) * 7919 - 10**6
+    table.insert(ids, values)
+    assert table.size() == 1000
+    assert torch.equal(table.lookup(ids, False)[1], values)
+    assert torch.equal(table.ids().sort().values, ids.sort().values)
+    assert table.erase(ids[:10]) == 10
+    rows, embeddings = table.lookup(ids[:20], False)
+    assert torch.equal(rows == -1, torch.arange(20) < 10)
+    assert torch.equal(embeddings[:10], torch.zeros(10, 4))
+    assert table.contains(ids[5:15]).tolist() == [False] * 5 + [True] * 5
+    table.clear()
+    assert table.size() == 0
+    table.insert(ids, values)
+    assert torch.equal(table.lookup(ids, False)[1], values)
+
+
+def test_of_equal_ids_the_last_wins() -> None:
+    table = make_table(1)
+    table.insert(ids_of(3, 4, 3), torch.tensor([[1.0], [2.0], [3.0]]))
+    assert table.size() == 2
+    assert table.lookup(ids_of(3, 4), False)[1].tolist() == [[3.0], [2.0]]
+
+
+def test_non_contiguous_tensors_are_taken_as_they_look() -> None:
+    table = make_table(3)
+    values = torch.arange(12.0).reshape(3, 4).t()
+    ids = torch.arange(8)[::2]
+    table.insert(ids, values)
+    assert torch.equal(table.lookup(ids, False)[1], values)
+    out = torch.empty(3, 4).t()
+    with pytest.raises(RuntimeError, match="contiguous"):
+        table.lookup_out(ids, False, out)
+    out = torch.empty(4, 3)
+    table.lookup_out(ids, False, out)
+    assert torch.equal(out, values)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.uint8, torch.bool])
+def test_types(dtype: Any) -> None:
+    table = make_table(2, dtype)
+    values = torch.tensor([[1, 0], [1, 1]]).to(dtype)
+    table.insert(ids_of(1, 2), values)
+    found = table.lookup(ids_of(2, 1, 9), True)[1]
+    assert found.dtype is dtype
+    assert torch.equal(found, torch.tensor([[1, 1], [1, 0], [0, 0]]).to(dtype))
+
+
+def test_new_rows_are_a_function_of_seed_and_id() -> None:
+    first, second, other = make_table(8), make_table(8), make_table(8)
+    first.set_initializer("normal", 0.0, 1.0, 7)
+    second.set_initializer("normal", 0.0, 1.0, 7)
+    other.set_initializer("normal", 0.0, 1.0, 8)
+    ids = torch.arange(5000)
+    rows = first.lookup(ids, True)[1]
+    assert torch.equal(second.lookup(ids.flip(0), True)[1].flip(0), rows)
+    assert not torch.equal(other.lookup(ids, True)[1], rows)
+    assert abs(rows.mean()) < 0.02 and abs(rows.std() - 1) < 0.02
+    first.erase(ids[:10])
+    assert torch.equal(first.lookup(ids[:10], True)[1], rows[:10])
+
+
+def test_touch_and_evict() -> None:
+    table = make_table()
+    ids = torch.arange(10)
+    table.lookup(ids, True)
+    assert table.touch(ids[:6], 100) == 6
+    assert table.touch(ids[4:8], 200) == 4
+    assert table.read_slot("version", ids).tolist() == [100] * 4 + [200] * 4 + [0] * 2
+    assert table.evict_older(100) == 2
+    assert table.evict_rarer(2) == 6
+    assert sorted(table.ids().tolist()) == [4, 5]
+
+
+def test_snapshots_and_changes() -> None:
+    table = make_table(1)
+    table.insert(ids_of(1, 2, 3), torch.tensor([[1.0], [2.0], [3.0]]))
+    snapshot = table.snapshot()
+    table.insert(ids_of(2, 4), torch.tensor([[20.0], [40.0]]))
+    table.erase(ids_of(3))
+    assert dict(zip(snapshot.ids().tolist(), snapshot.slot("embedding").flatten().tolist(), strict=True)) == {
+        1: 1.0,
+        2: 2.0,
+        3: 3.0,
+    }
+    assert snapshot.size() == 3
+    assert snapshot.epoch() == table.epoch()
+    changed, erased = table.changed_since(snapshot.epoch())
+    assert sorted(changed.tolist()) == [2, 4]
+    assert erased.tolist() == [3]
+
+
+def test_children_above_the_sign_bit() -> None:
+    names = [f"child{i}" for i in range(4094)]
+    table = make_table(1, children=names)
+    assert table.children() == names
+    bits = (4093 << 52) - (1 << 64)  # as a signed number
+    table.insert(ids_of(bits | 5, 5), torch.tensor([[1.0], [2.0]]))
+    snapshot = table.snapshot()
+    assert snapshot.ids(4093).tolist() == [5]
+    assert snapshot.slot("embedding", 4093).tolist() == [[1.0]]
+    assert snapshot.slot("embedding").tolist() == [[2.0]]
+
+
+def test_a_table_is_told_by_its_tag() -> None:
+    assert hasattr(make_table(), "hashtable_tag")
+    assert make_table().hashtable_tag == -1
+    assert not hasattr(torch.zeros(1), "hashtable_tag")
+
+
+def test_inside_torchscript() -> None:
+    @torch.jit.script
+    def train(ids: torch.Tensor, steps: int) -> tuple[int, torch.Tensor]:
+        table = torch.classes.store.HashTable("user", [4], torch.float32, 0, 65536, 65536, 4096, [])
+        table.add_slot("moment", [4], torch.float32, 0.0)
+        for step in range(steps):
+            _, rows = table.lookup(ids, True)
+            table.insert(ids, rows + 1)
+            table.touch(ids, step)
+        return table.size(), table.lookup(ids, False)[1]
+
+    size, rows = train(torch.arange(100), 3)
+    assert size == 100
+    assert torch.equal(rows, torch.full((100, 4), 3.0))
+
+
+def test_errors_say_what_was_expected() -> None:
+    table = make_table(4, slice_begin=0, slice_end=100)
+    with pytest.raises(RuntimeError, match=r"id 100 lies in bucket 100.*\[0, 100\)"):
+        table.lookup(ids_of(100), True)
+    with pytest.raises(RuntimeError, match=r"Float \[1, 3\].*expected F32 \[1, 4\]"):
+        table.insert(ids_of(1), torch.zeros(1, 3))
+    with pytest.raises(RuntimeError, match=r"Double.*expected F32"):
+        table.insert(ids_of(1), torch.zeros(1, 4, dtype=torch.float64))
+    with pytest.raises(RuntimeError, match=r"ids are Int.*expected int64"):
+        table.erase(torch.zeros(1, dtype=torch.int32))
+    with pytest.raises(RuntimeError, match=r"ids are Long \[1, 1\]"):
+        table.contains(torch.zeros(1, 1, dtype=torch.int64))
+    with pytest.raises(RuntimeError, match="has no slot 'nothing'; it has embedding"):
+        table.read_slot("nothing", ids_of(1))
+    with pytest.raises(RuntimeError, match="no initializer 'xavier'"):
+        table.set_initializer("xavier", 0.0, 1.0, 0)
+    with pytest.raises(RuntimeError, match="begin < end"):
+        make_table(4, slice_begin=7, slice_end=7)
+    with pytest.raises(RuntimeError, match="a table can hold"):
+        make_table(4, torch.complex128)
+    with pytest.raises(RuntimeError, match="0 or more"):
+        table.reserve(-1)
+    assert table.size() == 0
+
+
+def test_other_threads_run_meanwhile() -> None:
+    """A thread that counts makes progress while one long call works: the interpreter is not held."""
+    table = make_table(16)
+    ids = torch.arange(2**20) * 7919
+    values = torch.zeros(2**20, 16)
+    counted = 0
+    stop = threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not stop.is_set():
+            counted += 1
+            time.sleep(0)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        before = counted
+        table.insert(ids, values)
+        progress = counted - before
+    finally:
+        stop.set()
+        thread.join()
+    assert table.size() == 2**20
+    assert progress > 10
