@@ -35,6 +35,7 @@ bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
 	$(CMAKE) --build build/bench
 	build/bench/benchmarks/cpp/core_bench
 	$(BIN)/python benchmarks/python/run.py
+	$(BIN)/python benchmarks/python/pager.py
 
 # A randomized address space can collide with ThreadSanitizer's shadow memory.
 NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
@@ -119,7 +120,7 @@ fuzz-build: fuzz-tools build/fuzz/build.ninja
 .PHONY: $(addprefix fuzz-,$(FUZZ_TARGETS))
 $(addprefix fuzz-,$(FUZZ_TARGETS)): fuzz-%: fuzz-build
 	mkdir -p build/fuzz/found/$*
-	cd build/fuzz && ASAN_OPTIONS=quarantine_size_mb=32 tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=4096 -malloc_limit_mb=64 \
+	cd build/fuzz && ASAN_OPTIONS=quarantine_size_mb=32 tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=1024 -malloc_limit_mb=64 \
 	  -rss_limit_mb=4096 -timeout=5 -print_final_stats=1 -verbosity=0 found/$* $(CURDIR)/tests/fuzz/corpus/$*
 
 clean:

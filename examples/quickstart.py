@@ -1,4 +1,4 @@
-"""Saves a small torch model in both formats, lists it, reloads it, and reads one slice of it."""
+"""Saves a small torch model in both formats, lists it, reloads it, reads one slice of it, and pages it under a budget."""
 
 import tempfile
 from pathlib import Path
@@ -38,6 +38,24 @@ def show_file(path: Path, model: torch.nn.Module) -> None:
     print("  reloaded model gives the same output:", torch.equal(model(tokens), restored(tokens)))
 
 
+def page(path: Path, model: torch.nn.Module) -> None:
+    """Runs the model with less memory than it needs: each layer's weights are there only while it works."""
+    tokens = torch.arange(8)
+    with weightstore.Pager(path, budget="70kB") as pager:
+        for _ in range(3):
+            hidden = model[0](tokens)
+            for layer in (1, 3):
+                with pager.acquire(f"{layer}.weight") as weight, pager.acquire(f"{layer}.bias") as bias:
+                    hidden = torch.nn.functional.linear(hidden, weight.torch(), bias.torch())
+                if layer == 1:
+                    hidden = torch.relu(hidden)
+        stats = pager.stats()
+        print(f"\n{pager!r}")
+        print("  paged model gives the same output:", torch.equal(hidden, model(tokens)))
+        for name in ("hits", "misses", "evictions", "bytes_read", "wait_ns", "peak_live_bytes"):
+            print(f"  {name:<16} {stats[name]:>8,}")
+
+
 def main() -> None:
     torch.manual_seed(0)
     model = make_model()
@@ -45,6 +63,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         show_file(Path(directory, "model.safetensors"), model)
         show_file(Path(directory, "model.bpk"), model)
+        page(Path(directory, "model.bpk"), model)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ void bench_checksum(ankerl::nanobench::Bench& bench);
 void bench_hash_table(ankerl::nanobench::Bench& bench);
 void bench_headers(ankerl::nanobench::Bench& bench, const Model& model);
 void bench_lookup(ankerl::nanobench::Bench& bench, const Model& model);
+void bench_pager(ankerl::nanobench::Bench& bench);
 void bench_transform(ankerl::nanobench::Bench& bench);
 
 }  // namespace benches

@@ -21,5 +21,6 @@ int main() {
   benches::bench_lookup(bench, model);
   benches::bench_checksum(bench);
   benches::bench_transform(bench);
+  benches::bench_pager(bench);
   benches::bench_hash_table(bench);
 }

@@ -2,6 +2,7 @@
 
 #include "bindings.h"
 #include "memory.h"
+#include "opaque.h"
 #include "py_object.h"
 #include "py_progress.h"
 #include "py_source.h"
@@ -12,8 +13,9 @@ namespace weightstore::python {
 
 namespace {
 
-ReadOptions read_options(bool map, const std::string& verify, unsigned threads) {
+ReadOptions read_options(bool map, const std::string& verify, unsigned threads, const std::string& opaque) {
   ReadOptions options;
+  options.opaque = opaque_named(opaque);
   options.map = map;
   options.threads = threads;
   if (verify == "lazy") {
@@ -100,7 +102,7 @@ std::size_t at(const Reader& reader, const py::str& name) {
     return reader.table().at(py::cast<std::string>(name.attr("encode")("utf-8", "replace")));
   } catch (Error& error) {
     const auto& sources = reader.table().sources();
-    if (sources.size() == 1) error.in_file(sources[0]->name());
+    if (sources.size() == 1 || reader.format() == Format::kPytorch) error.in_file(sources[0]->name());
     error.of_format(reader.format());
     throw;
   }
@@ -108,6 +110,7 @@ std::size_t at(const Reader& reader, const py::str& name) {
 
 py::bytes read_bytes(const Reader& reader, std::size_t tensor) {
   const std::uint64_t size = reader.table().nbytes(checked(reader, tensor));
+  reader.check_expansion(size);
   auto bytes = py::reinterpret_steal<py::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
   if (!bytes) throw py::error_already_set();
   const MutableBytes out(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr())), size);
@@ -172,31 +175,32 @@ void init_reader(py::module_& m) {
   const auto map = py::arg("map") = true;
   const auto verify = py::arg("verify") = "off";
   const auto threads = py::arg("threads") = 0;
+  const auto unknown = py::arg("opaque") = "error";
   py::class_<Reader>(m, "Reader", "An open file. Tensors go by number, in the order of their data.")
       .def_static(
           "open",
-          [](const py::object& path, bool map_it, const std::string& check, unsigned count) {
+          [](const py::object& path, bool map_it, const std::string& check, unsigned count, const std::string& opaque) {
             const auto target = to_path(path);
-            return open_released(read_options(map_it, check, count),
+            return open_released(read_options(map_it, check, count, opaque),
                                  [&](const ReadOptions& options) { return Reader::open(target, options); });
           },
-          py::arg("path"), py::kw_only(), map, verify, threads)
+          py::arg("path"), py::kw_only(), map, verify, threads, unknown)
       .def_static(
           "open_buffer",
-          [](const py::object& data, const std::string& check, unsigned count) {
+          [](const py::object& data, const std::string& check, unsigned count, const std::string& opaque) {
             const auto source = buffer_source(data);
-            return open_released(read_options(true, check, count),
+            return open_released(read_options(true, check, count, opaque),
                                  [&](const ReadOptions& options) { return Reader::open(source, options); });
           },
-          py::arg("data"), py::kw_only(), verify, threads)
+          py::arg("data"), py::kw_only(), verify, threads, unknown)
       .def_static(
           "open_object",
-          [](const py::object& file, const std::string& check, unsigned count) {
+          [](const py::object& file, const std::string& check, unsigned count, const std::string& opaque) {
             const auto source = file_object_source(file);
-            return open_released(read_options(false, check, count),
+            return open_released(read_options(false, check, count, opaque),
                                  [&](const ReadOptions& options) { return Reader::open(source, options); });
           },
-          py::arg("file"), py::kw_only(), verify, threads)
+          py::arg("file"), py::kw_only(), verify, threads, unknown)
       .def_property_readonly("format", [](const Reader& r) { return to_str(to_string(r.format())); })
       .def_property_readonly("dialect", [](const Reader& r) { return to_str(r.table().dialect()); })
       .def("__len__", [](const Reader& r) { return r.table().size(); })

@@ -1,22 +1,18 @@
 #include "bindings.h"
 #include "memory.h"
 #include "py_object.h"
-#include "weightstore/error.h"
 #include "weightstore/transform.h"
 
 namespace weightstore::python {
 
 namespace {
 
-Memory transposed(const py::object& data, const std::string& dtype_name, std::uint64_t rows, std::uint64_t columns) {
+Memory transposed(const py::object& data, const std::string& dtype, std::uint64_t rows, std::uint64_t columns) {
   const SharedBytes in = buffer_bytes(data);
-  const DType dtype = dtype_named(dtype_name);
-  if (bits_of(dtype) == 0 || bits_of(dtype) % 8 != 0) {
-    throw Error(ErrorCode::kUnsupported, "elements of type " + dtype_name + " are not whole bytes to be moved");
-  }
+  const std::size_t item_bytes = item_bytes_of(dtype);
   py::gil_scoped_release nogil;
   Memory out = allocate_memory(in.bytes.size());
-  transpose(in.bytes, bits_of(dtype) / 8, rows, columns, {out.data(), out.size()});
+  transpose(in.bytes, item_bytes, rows, columns, {out.data(), out.size()});
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include "codec/cbor.h"
 #include "codec/json.h"
 #include "py_object.h"
+#include "py_value.h"
 #include "weightstore/error.h"
 
 namespace weightstore::python {
@@ -11,8 +12,6 @@ namespace weightstore::python {
 namespace {
 
 constexpr int kMaxDepth = 200;
-
-py::object to_python(const Value& value);
 
 struct ToPython {
   py::object operator()(const Value::Null&) const { return py::none(); }
@@ -35,8 +34,6 @@ struct ToPython {
     return dict;
   }
 };
-
-py::object to_python(const Value& value) { return std::visit(ToPython{}, value.data()); }
 
 Value int_value(py::handle object) {
   int overflow = 0;
@@ -80,6 +77,8 @@ std::string_view text_of(const SharedBytes& shared) {
 }
 
 }  // namespace
+
+py::object to_python(const Value& value) { return std::visit(ToPython{}, value.data()); }
 
 void init_value(py::module_& m) {
   m.def(

@@ -4,6 +4,7 @@
 #include "py_object.h"
 #include "py_producer.h"
 #include "weightstore/error.h"
+#include "weightstore/reader.h"
 #include "weightstore/writer.h"
 #include "write_options.h"
 
@@ -46,6 +47,19 @@ void add_deferred(Writer& writer, const py::str& name, const std::string& dtype,
         .in_tensor(utf8_of(name));
   }
   writer.add(new_tensor(name, dtype, std::move(shape), callable_bytes(*size, std::move(produce)), param_id));
+}
+
+void add_quantized(Writer& writer, const py::str& name, const Reader& reader, std::size_t tensor,
+                   std::optional<std::uint64_t> param_id) {
+  const TensorTable& table = reader.table();
+  if (tensor >= table.size()) throw py::index_error("no tensor has this number");
+  TensorInfo info = table[tensor];
+  if (info.quant == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument, "the tensor is not quantized").in_tensor(utf8_of(name));
+  }
+  auto bytes = source_bytes(table.sources()[info.source], info.begin, info.nbytes());
+  writer.add({std::string(utf8_of(name)), info.dtype, std::move(info.shape), std::move(bytes), param_id,
+              std::move(info.quant)});
 }
 
 void set_metadata(Writer& writer, const py::dict& metadata) {
@@ -92,6 +106,13 @@ void init_writer(py::module_& m) {
   py::class_<Writer>(m, "Writer", "What shall be in a file.")
       .def(py::init<>())
       .def("__len__", [](const Writer& w) { return w.tensors().size(); })
+      .def(
+          "add",
+          [](Writer& w, const py::str& name, const std::string& dtype, Shape shape, std::shared_ptr<ByteProducer> bytes,
+             std::optional<std::uint64_t> id) {
+            w.add(new_tensor(name, dtype, std::move(shape), std::move(bytes), id));
+          },
+          py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("bytes").none(false), param_id)
       .def("add_memory", &add_memory, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
            py::arg("nbytes"), py::arg("owner"), param_id, "Row-major memory that `owner` keeps alive.")
       .def("add_strided", &add_strided, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
@@ -100,6 +121,8 @@ void init_writer(py::module_& m) {
            "Memory that is gathered into row-major order as it is written.")
       .def("add_deferred", &add_deferred, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("produce"),
            param_id, "Bytes that produce() makes when they are written.")
+      .def("add_quantized", &add_quantized, py::arg("name"), py::arg("reader"), py::arg("tensor"), param_id,
+           "A quantized tensor of another file, copied as it is.")
       .def("set_metadata", &set_metadata, py::arg("metadata"))
       .def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"))
       .def("nbytes",

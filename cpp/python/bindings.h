@@ -16,9 +16,12 @@ void init_memory(py::module_& m);
 void init_value(py::module_& m);
 void init_format(py::module_& m);
 void init_reader(py::module_& m);
+void init_producer(py::module_& m);
 void init_writer(py::module_& m);
 void init_convert(py::module_& m);
 void init_transform(py::module_& m);
 void init_dlpack(py::module_& m);
+void init_pager(py::module_& m);
+void init_pytorch(py::module_& m);
 
 }  // namespace weightstore::python

@@ -10,8 +10,11 @@ PYBIND11_MODULE(_core, m) {
   init_value(m);
   init_format(m);
   init_reader(m);
+  init_producer(m);
   init_writer(m);
   init_convert(m);
   init_transform(m);
   init_dlpack(m);
+  init_pager(m);
+  init_pytorch(m);
 }

@@ -43,6 +43,14 @@ DType dtype_named(const std::string& name) {
   throw Error(ErrorCode::kInvalidArgument, "there is no element type '" + name + "'");
 }
 
+std::size_t item_bytes_of(const std::string& name) {
+  const unsigned bits = bits_of(dtype_named(name));
+  if (bits == 0 || bits % 8 != 0) {
+    throw Error(ErrorCode::kUnsupported, "elements of type " + name + " are not whole bytes to be moved");
+  }
+  return bits / 8;
+}
+
 SharedBytes buffer_bytes(py::handle object) {
   struct Held {
     Py_buffer view{};

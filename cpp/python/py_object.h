@@ -32,6 +32,9 @@ std::string_view utf8_of(const py::str& text);
 
 // The element type with this name. Throws Error(kInvalidArgument).
 DType dtype_named(const std::string& name);
+// Bytes of an element of the type with this name. Throws Error(kUnsupported) for those that are no whole number of
+// bytes.
+std::size_t item_bytes_of(const std::string& name);
 
 // The memory of an object with a contiguous buffer, held until the last owner is gone. Throws TypeError or BufferError.
 SharedBytes buffer_bytes(py::handle object);

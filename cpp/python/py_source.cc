@@ -1,9 +1,12 @@
 #include "py_source.h"
 
+#include <cstring>
 #include <string>
 
+#include "py_error.h"
 #include "py_object.h"
 #include "weightstore/error.h"
+#include "weightstore/pager.h"
 
 namespace weightstore::python {
 
@@ -27,6 +30,15 @@ class FileObjectSource : public ByteSource {
 
   void read_at(std::uint64_t offset, MutableBytes out) const override {
     py::gil_scoped_acquire gil;
+    try {
+      read_locked(offset, out);
+    } catch (const py::error_already_set& error) {
+      throw PythonError(error);
+    }
+  }
+
+ private:
+  void read_locked(std::uint64_t offset, MutableBytes out) const {
     const py::handle file(file_.get());
     const py::handle lock(lock_.get());
     lock.attr("acquire")();
@@ -57,17 +69,49 @@ class FileObjectSource : public ByteSource {
     }
   }
 
- private:
   std::uint64_t size_;
   std::string name_;
   SharedObject file_;
   SharedObject lock_;
 };
 
+class CallableSource : public ByteSource {
+ public:
+  CallableSource(py::object read, std::uint64_t size) : size_(size), read_(share(std::move(read))) {}
+
+  std::uint64_t size() const override { return size_; }
+  std::string name() const override { return "<callable>"; }
+
+  void read_at(std::uint64_t offset, MutableBytes out) const override {
+    py::gil_scoped_acquire gil;
+    try {
+      const SharedBytes made = buffer_bytes(py::handle(read_.get())(offset, out.size()));
+      if (made.bytes.size() < out.size()) throw OffloadEof(offset, out.size(), made.bytes.size());
+      if (made.bytes.size() > out.size()) {
+        throw Error(ErrorCode::kInvalidArgument, "asked for " + std::to_string(out.size()) + " bytes, got " +
+                                                     std::to_string(made.bytes.size()))
+            .at_offset(offset);
+      }
+      py::gil_scoped_release nogil;
+      std::memcpy(out.data(), made.bytes.data(), out.size());
+    } catch (const py::error_already_set& error) {
+      throw PythonError(error);
+    }
+  }
+
+ private:
+  std::uint64_t size_;
+  SharedObject read_;
+};
+
 }  // namespace
 
 std::shared_ptr<const ByteSource> file_object_source(py::object file) {
   return std::make_shared<FileObjectSource>(std::move(file));
+}
+
+std::shared_ptr<const ByteSource> callable_source(py::object read, std::uint64_t size) {
+  return std::make_shared<CallableSource>(std::move(read), size);
 }
 
 std::shared_ptr<const ByteSource> buffer_source(py::handle object) {

@@ -12,6 +12,10 @@ namespace weightstore::python {
 // The object stays open, and is not closed. GIL held.
 std::shared_ptr<const ByteSource> file_object_source(pybind11::object file);
 
+// A callable as a source of `size` bytes: read(offset, size) returns a bytes-like object. One that is too short is an
+// OffloadEof. Several threads may call it at once. GIL held.
+std::shared_ptr<const ByteSource> callable_source(pybind11::object read, std::uint64_t size);
+
 // Anything with a contiguous buffer as a source whose views point into it. GIL held.
 std::shared_ptr<const ByteSource> buffer_source(pybind11::handle object);
 

@@ -43,6 +43,10 @@ std::optional<SharedBytes> ByteSource::view(std::uint64_t, std::uint64_t) const 
 
 std::optional<SharedMutableBytes> ByteSource::private_view(std::uint64_t, std::uint64_t) const { return std::nullopt; }
 
+void ByteSource::populate(std::uint64_t, std::uint64_t) const {}
+
+void ByteSource::discard(std::uint64_t, std::uint64_t) const noexcept {}
+
 std::shared_ptr<const ByteSource> memory_source(ConstBytes bytes, std::shared_ptr<const void> owner, std::string name) {
   return std::make_shared<MemorySource>(bytes, std::move(owner), std::move(name));
 }

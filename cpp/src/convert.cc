@@ -1,5 +1,6 @@
 #include "weightstore/convert.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -43,6 +44,9 @@ Conversion plan_conversion(const Reader& source, Format target) try {
                                                  " scalars, such as '" + printable(table.scalars().name(0)) +
                                                  "', which SafeTensors cannot hold; write a .bpk file instead");
   }
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < table.size(); ++i) total += std::min(table.nbytes(i), ~total);
+  source.check_expansion(total);
   Conversion conversion;
   conversion.burn_compat = compat_of(table);
   for (std::size_t i = 0; i < table.size(); ++i) {

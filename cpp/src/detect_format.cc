@@ -7,6 +7,7 @@
 #include <cctype>
 #include <string>
 
+#include "formats/pytorch/signature.h"
 #include "formats/safetensors/header.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/error.h"
@@ -15,7 +16,7 @@
 namespace weightstore {
 namespace {
 
-constexpr std::size_t kHeadBytes = 512;
+constexpr std::size_t kHeadBytes = pytorch::kSignatureBytes;
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -66,20 +67,16 @@ std::string describe_stranger(std::string_view head) {
   if (starts_with_any_case(text, "<!doctype") || starts_with_any_case(text, "<html") || text.starts_with("<?xml")) {
     return "an HTML or XML page, most likely an error page saved in place of a download; download the file again";
   }
-  if (head.starts_with(std::string_view("PK\3\4")) || head.starts_with(std::string_view("PK\5\6"))) {
-    return "a ZIP archive, such as torch.save() or numpy.savez() write; load it with the tool that wrote it and save it "
-           "as SafeTensors or Burnpack";
-  }
+  if (head.starts_with(std::string_view("PK\5\6"))) return "an empty ZIP archive";
   if (head.size() >= 2 && head[0] == '\x80' && head[1] >= 1 && head[1] <= 5) {
-    return "a Python pickle, which can run code when it is loaded; load it where it is trusted and save it as SafeTensors "
-           "or Burnpack";
+    return "a Python pickle that torch.save() did not write, and which can run code when it is loaded; load it where it is "
+           "trusted and save it as SafeTensors or Burnpack";
   }
   if (head.starts_with("GGUF")) return "a GGUF file, which this library does not read";
   if (head.starts_with("\x93NUMPY")) return "a NumPy .npy array, which numpy.load() reads";
   if (head.starts_with("\x89HDF\r\n\x1a\n")) return "an HDF5 file, which this library does not read";
   if (head.starts_with("\x1f\x8b")) return "gzip-compressed; decompress it first";
   if (head.starts_with("\x28\xb5\x2f\xfd")) return "zstd-compressed; decompress it first";
-  if (head.size() >= 262 && head.substr(257, 5) == "ustar") return "a tar archive; unpack it first";
   return "";
 }
 
@@ -95,6 +92,8 @@ std::string_view to_string(Format format) {
       return "safetensors index";
     case Format::kBurnpack:
       return "burnpack";
+    case Format::kPytorch:
+      return "pytorch";
   }
   return "unknown";
 }
@@ -107,6 +106,7 @@ Format detect_format(const ByteSource& source) {
   if (head.empty()) throw Error(ErrorCode::kCorrupt, "the file is empty").in_file(source.name());
   if (looks_like_burnpack(head)) return Format::kBurnpack;
   if (looks_like_safetensors(head, source.size())) return Format::kSafetensors;
+  if (pytorch::is_zip(head) || pytorch::is_stream(head) || pytorch::is_tar(head)) return Format::kPytorch;
   if (const std::string stranger = describe_stranger(head); !stranger.empty()) {
     throw Error(ErrorCode::kUnsupported, "this is " + stranger).in_file(source.name());
   }

@@ -16,7 +16,7 @@ constexpr std::array<Traits, kDTypeCount> kTraits = {{
     {"F8_E5M2", 8},     {"F8_E4M3", 8},     {"F8_E8M0", 8},  {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
     {"U16", 16},        {"F16", 16},        {"BF16", 16},    {"I32", 32},        {"U32", 32},        {"F32", 32},
     {"C64", 64},        {"F64", 64},        {"I64", 64},     {"U64", 64},        {"Flex32", 32},     {"BoolU8", 8},
-    {"BoolU32", 32},    {"QFloat", 0},
+    {"BoolU32", 32},    {"QFloat", 0},      {"C32", 32},     {"C128", 128},
 }};
 
 }  // namespace
@@ -45,6 +45,8 @@ bool in_burnpack(DType dtype) {
     case DType::kF8_E4M3FNUZ:
     case DType::kF8_E5M2FNUZ:
     case DType::kC64:
+    case DType::kC32:
+    case DType::kC128:
       return false;
     default:
       return true;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "checksum_table.h"
+#include "codec/checked.h"
+#include "formats/pytorch/gather_source.h"
 #include "io/file_source.h"
 #include "io/huge_buffer.h"
 #include "io/parallel.h"
@@ -14,9 +16,11 @@
 #include "renamed_tensors.h"
 #include "shard_set.h"
 #include "slice.h"
+#include "storage_checks.h"
 #include "weightstore/burnpack.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
+#include "weightstore/pytorch.h"
 #include "weightstore/safetensors.h"
 
 namespace weightstore {
@@ -36,6 +40,7 @@ struct Reader::State {
   TensorTable table;
   std::unique_ptr<const ChecksumTable> checksums;  // null unless options.verify asks for them
   std::vector<ChecksumEntry> checksum_entries;
+  std::shared_ptr<const StorageChecks> storages;  // of a .pt file, in place of the two above
 
   const ByteSource& source_of(std::size_t tensor) const { return *table.sources()[table.source_of(tensor)]; }
 
@@ -60,6 +65,11 @@ struct Reader::State {
 
   // Checks a tensor that was not checked yet, by `bytes` when the caller has them already.
   void verify(std::size_t tensor, const ConstBytes* bytes = nullptr) const {
+    if (storages) {
+      const auto gathered = pytorch::gathered_from(source_of(tensor));
+      storages->check_at(*table.sources()[0], gathered.value_or(table.begin(tensor)));
+      return;
+    }
     if (!checksums || !checksums->needs_check(tensor)) return;
     checksums->check(tensor, bytes != nullptr ? crc32c(*bytes) : compute_crc(tensor));
   }
@@ -88,6 +98,15 @@ struct Reader::State {
 };
 
 Reader Reader::finish_open(std::shared_ptr<State> state) {
+  if (state->format == Format::kPytorch) {
+    if (state->options.verify == Verify::kOff) return Reader(std::move(state));
+    state->storages = std::make_unique<const StorageChecks>(*state->table.sources()[0], state->options.limits);
+    const bool all = state->options.verify == Verify::kFull;
+    if (all) state->storages->require_all();
+    Reader reader(std::move(state));
+    if (all) reader.verify_all();
+    return reader;
+  }
   if (const auto entry = state->table.metadata().find(kChecksumKey)) {
     state->checksum_entries.push_back({std::string(*entry), std::nullopt});
   }
@@ -116,6 +135,16 @@ Reader Reader::open(const std::filesystem::path& path, const ReadOptions& option
   throw;
 }
 
+Reader Reader::open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options) {
+  auto state = std::make_shared<State>();
+  state->options = options;
+  state->format = Format::kSafetensors;
+  ShardSet set = weightstore::open_set(paths, options);
+  state->table = std::move(set.table);
+  state->checksum_entries = std::move(set.checksum_entries);
+  return finish_open(std::move(state));
+}
+
 Reader Reader::open(std::shared_ptr<const ByteSource> source, const ReadOptions& options) {
   const std::string name = source->name();
   try {
@@ -128,6 +157,9 @@ Reader Reader::open(std::shared_ptr<const ByteSource> source, const ReadOptions&
         break;
       case Format::kSafetensors:
         state->table = safetensors::read_table(std::move(source), options.limits);
+        break;
+      case Format::kPytorch:
+        state->table = pytorch::read_table(std::move(source), options.limits, {options.opaque});
         break;
       case Format::kSafetensorsIndex:
         throw Error(ErrorCode::kUnsupported, "a shard index names files beside it; open it by its path");
@@ -151,6 +183,7 @@ Reader Reader::renamed(const NameHooks& hooks) const {
   auto state = std::make_shared<State>();
   state->format = state_->format;
   state->options = state_->options;
+  state->storages = state_->storages;
 
   TextMap metadata = table.metadata();
   if (!state_->checksum_entries.empty()) {
@@ -270,7 +303,21 @@ void Reader::read_all(std::span<const Request> requests, bool fresh, const Progr
   }
 }
 
+void Reader::check_expansion(std::uint64_t bytes) const {
+  if (state_->format != Format::kPytorch) return;
+  const std::uint64_t file = state_->table.sources()[0]->size();
+  const std::uint64_t most = std::max(state_->options.limits.pytorch_expanded_bytes, checked_mul(file, 16).value_or(file));
+  if (bytes <= most) return;
+  throw Error(ErrorCode::kLimit, "the tensors have " + std::to_string(bytes) + " bytes, which repeat those of a file of " +
+                                     std::to_string(file) + "; read fewer of them, or a part")
+      .in_file(state_->table.sources()[0]->name())
+      .of_format(state_->format);
+}
+
 std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensors, const Progress& progress) const {
+  std::uint64_t total = 0;
+  for (const std::size_t tensor : tensors) total += std::min(state_->table.nbytes(tensor), ~total);
+  check_expansion(total);
   // In data order, so that what is read together lies together.
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -304,7 +351,37 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
   return result;
 }
 
+void Reader::check(std::size_t tensor, ConstBytes bytes) const try {
+  state_->verify(tensor, &bytes);
+} catch (Error& error) {
+  state_->rethrow(error, tensor);
+}
+
+std::size_t Reader::verify_storages(const Progress& progress) const {
+  const ByteSource& file = *state_->table.sources()[0];
+  const StorageChecks fresh(file, state_->options.limits);
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < fresh.size(); ++i) total += fresh[i].end - fresh[i].begin;
+  std::uint64_t done = 0;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    try {
+      fresh.check(file, i);
+      if (state_->storages) state_->storages->check(file, i);
+    } catch (Error& error) {
+      throw error.in_file(file.name()).of_format(state_->format);
+    }
+    if (fresh[i].crc && fresh[i].end > fresh[i].begin) ++count;
+    done += fresh[i].end - fresh[i].begin;
+    if (progress && !progress(done, total, fresh[i].name)) {
+      throw Error(ErrorCode::kCancelled, "verification was cancelled");
+    }
+  }
+  return count;
+}
+
 std::size_t Reader::verify_all(const Progress& progress) const {
+  if (state_->format == Format::kPytorch) return verify_storages(progress);
   const ChecksumTable fresh = state_->make_checksums();
   std::vector<std::size_t> tensors;
   std::uint64_t total = 0;

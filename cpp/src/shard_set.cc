@@ -104,17 +104,10 @@ void check_index(const TextMap& weight_map, const TensorTable& table, const std:
   }
 }
 
-}  // namespace
-
-ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& index, const ReadOptions& options) {
-  const std::string text = read_text(index, options.limits.safetensors_index_bytes);
-  const safetensors::ShardIndex parsed = safetensors::parse_index(text);
-  const std::vector<std::string_view> shards = shard_names(parsed.weight_map);
-
+ShardSet append_all(std::span<const std::filesystem::path> paths, const ReadOptions& options,
+                    std::optional<TextMap>& common) {
   ShardSet set;
-  std::optional<TextMap> common;
-  for (const std::string_view shard : shards) {
-    const std::filesystem::path path = index_path.parent_path() / shard;
+  for (const std::filesystem::path& path : paths) {
     try {
       TensorTable table =
           safetensors::read_table(io::open_file(path, options.map, io::system_file_ops()), options.limits);
@@ -128,6 +121,28 @@ ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& 
       throw;
     }
   }
+  return set;
+}
+
+}  // namespace
+
+ShardSet open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options) {
+  std::optional<TextMap> common;
+  ShardSet set = append_all(paths, options, common);
+  set.table.set_metadata(common.value_or(TextMap()));
+  set.table.finish();
+  return set;
+}
+
+ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& index, const ReadOptions& options) {
+  const std::string text = read_text(index, options.limits.safetensors_index_bytes);
+  const safetensors::ShardIndex parsed = safetensors::parse_index(text);
+  const std::vector<std::string_view> shards = shard_names(parsed.weight_map);
+
+  std::vector<std::filesystem::path> paths;
+  for (const std::string_view shard : shards) paths.push_back(index_path.parent_path() / shard);
+  std::optional<TextMap> common;
+  ShardSet set = append_all(paths, options, common);
   set.table.set_metadata(merge(index_metadata(parsed.metadata_json), common.value_or(TextMap())));
   set.table.finish();
   check_index(parsed.weight_map, set.table, shards);

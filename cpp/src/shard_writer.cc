@@ -24,7 +24,7 @@
 #include "codec/checked.h"
 #include "io/atomic_file.h"
 #include "io/file_source.h"
-#include "io/file_writer.h"
+#include "io/text_file.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
@@ -125,16 +125,6 @@ TextMap index_metadata(const std::optional<TextMap>& metadata, bool checksums) {
   return result;
 }
 
-void write_text(const std::filesystem::path& path, const std::string& text, const WriteOptions& options,
-                io::FileOps& ops) {
-  io::AtomicFile file(path, {options.durable, options.overwrite}, ops);
-  Layout layout;
-  layout.header = text;
-  layout.file_size = text.size();
-  io::stream_file(file, layout, {}, {options.durable, false, {}}, ops);
-  file.commit();
-}
-
 }  // namespace
 
 std::vector<std::string> Writer::write_shards(const std::filesystem::path& index_path, std::uint64_t max_shard_bytes,
@@ -191,7 +181,8 @@ std::vector<std::string> Writer::write_shards(const std::filesystem::path& index
     if (!options.overwrite) committed.add(file->target_path());
   }
   const TextMap metadata = index_metadata(metadata_, options.checksums);
-  write_text(index_path, safetensors::write_index(weight_map, total, &metadata), options, ops);
+  io::write_text_file(index_path, safetensors::write_index(weight_map, total, &metadata),
+                      {options.durable, options.overwrite}, ops);
   committed.keep();
   for (const std::string& name : names) stale.erase(name);
   for (const std::string& name : stale) {

@@ -1,27 +1,69 @@
 #include "checkpoint_reader.h"
 
+#include <ATen/ops/empty.h>
+
+#include "last_error.h"
 #include "tensor_bridge.h"
 
 namespace weightstore::torch_bridge {
+namespace {
 
-std::vector<std::string> CheckpointReader::list_tensor_names() const {
-  const TensorTable& table = reader_.table();
-  std::vector<std::string> names;
-  names.reserve(table.size());
-  for (const std::uint32_t tensor : table.by_name()) names.emplace_back(table.name(tensor));
-  return names;
+MutableBytes bytes_of(at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }
 
+}  // namespace
+
+CheckpointReader::CheckpointReader(const std::string& path)
+    : reader_(guarded([&] { return weightstore::CheckpointReader(path); })) {}
+
+std::vector<std::string> CheckpointReader::list_tensor_names() const { return reader_.tensor_names(); }
+
 std::vector<std::int64_t> CheckpointReader::tensor_shape(const std::string& name) const {
-  return sizes_of(reader_.table()[reader_.table().at(name)]);
+  return guarded([&] { return sizes_of(reader_.info(name)); });
 }
 
 std::int64_t CheckpointReader::tensor_dtype(const std::string& name) const {
-  return static_cast<std::int64_t>(require_scalar_type(reader_.table()[reader_.table().at(name)]));
+  return guarded([&] { return static_cast<std::int64_t>(require_scalar_type(reader_.info(name))); });
+}
+
+std::vector<std::vector<std::int64_t>> CheckpointReader::tensor_slices(const std::string& name) const {
+  return guarded([&] {
+    std::vector<std::vector<std::int64_t>> slices;
+    for (const auto& part : reader_.slices(name)) {
+      slices.push_back({static_cast<std::int64_t>(part.slice.begin), static_cast<std::int64_t>(part.slice.end),
+                        static_cast<std::int64_t>(part.slice.size), static_cast<std::int64_t>(part.rows)});
+    }
+    return slices;
+  });
 }
 
 at::Tensor CheckpointReader::read_tensor(const std::string& name) const {
-  return torch_bridge::read_tensor(reader_, reader_.table().at(name));
+  return guarded([&] {
+    const TensorInfo info = reader_.info(name);
+    at::Tensor out = at::empty(sizes_of(info), at::TensorOptions(require_scalar_type(info)));
+    reader_.read(name, bytes_of(out));
+    return out;
+  });
+}
+
+at::Tensor CheckpointReader::read_rows(const std::string& name, std::int64_t begin, std::int64_t end) const {
+  return guarded([&] {
+    const TensorInfo info = reader_.info(name);
+    std::vector<std::int64_t> sizes = sizes_of(info);
+    if (sizes.empty() || begin < 0 || begin > end || end > sizes.front()) {
+      throw Error(ErrorCode::kInvalidArgument, "has no rows " + std::to_string(begin) + " to " + std::to_string(end))
+          .in_tensor(name);
+    }
+    sizes.front() = end - begin;
+    at::Tensor out = at::empty(sizes, at::TensorOptions(require_scalar_type(info)));
+    reader_.read_rows(name, static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end), bytes_of(out));
+    return out;
+  });
+}
+
+std::int64_t CheckpointReader::verify() const {
+  return guarded([&] { return static_cast<std::int64_t>(reader_.verify()); });
 }
 
 }  // namespace weightstore::torch_bridge

@@ -4,12 +4,20 @@
 
 #include "checkpoint_reader.h"
 #include "hash_table.h"
+#include "last_error.h"
+#include "loader.h"
+#include "saver.h"
 
 namespace {
 
+using weightstore::torch_bridge::BlockHolder;
 using weightstore::torch_bridge::CheckpointReader;
 using weightstore::torch_bridge::HashTable;
 using weightstore::torch_bridge::HashTableSnapshot;
+using weightstore::torch_bridge::LoaderHolder;
+using weightstore::torch_bridge::SaverHolder;
+using weightstore::torch_bridge::TableDict;
+using weightstore::torch_bridge::TensorDict;
 
 void register_hash_table(torch::Library& m) {
   m.class_<HashTableSnapshot>("HashTableSnapshot")
@@ -53,14 +61,46 @@ void register_hash_table(torch::Library& m) {
       .def_readonly("hashtable_tag", &HashTable::hashtable_tag);
 }
 
-TORCH_LIBRARY(store, m) {
-  register_hash_table(m);
+void register_checkpoints(torch::Library& m) {
+  m.class_<BlockHolder>("WriteBlock")
+      .def("tensor_name", &BlockHolder::tensor_name)
+      .def("slice_info", &BlockHolder::slice_info)
+      .def("nbytes", &BlockHolder::nbytes)
+      .def("dtype", &BlockHolder::dtype)
+      .def("shape", &BlockHolder::shape)
+      .def("kind", &BlockHolder::kind);
+
+  m.class_<SaverHolder>("Saver")
+      .def(torch::init<std::int64_t, std::int64_t, std::int64_t, const std::string&>(), "",
+           {torch::arg("shard_index"), torch::arg("shard_num"), torch::arg("parallel"), torch::arg("path")})
+      .def("configure", &SaverHolder::configure, "", {torch::arg("options")})
+      .def("make_write_blocks", &SaverHolder::make_write_blocks, "", {torch::arg("hashtables"), torch::arg("tensors")})
+      .def("save", &SaverHolder::save, "", {torch::arg("blocks")})
+      .def("progress", &SaverHolder::progress)
+      .def("cancel", &SaverHolder::cancel);
+
+  m.class_<LoaderHolder>("Loader")
+      .def(torch::init<std::string, std::int64_t, TableDict, TensorDict>(), "",
+           {torch::arg("path"), torch::arg("parallel"), torch::arg("hashtables"), torch::arg("tensors")})
+      .def("configure", &LoaderHolder::configure, "", {torch::arg("options")})
+      .def("default_load_info", &LoaderHolder::default_load_info)
+      .def("load", &LoaderHolder::load, "", {torch::arg("info")});
+
   m.class_<CheckpointReader>("CheckpointReader")
       .def(torch::init<const std::string&>(), "", {torch::arg("path")})
       .def("list_tensor_names", &CheckpointReader::list_tensor_names)
       .def("tensor_shape", &CheckpointReader::tensor_shape, "", {torch::arg("name")})
       .def("tensor_dtype", &CheckpointReader::tensor_dtype, "", {torch::arg("name")})
-      .def("read_tensor", &CheckpointReader::read_tensor, "", {torch::arg("name")});
+      .def("tensor_slices", &CheckpointReader::tensor_slices, "", {torch::arg("name")})
+      .def("read_tensor", &CheckpointReader::read_tensor, "", {torch::arg("name")})
+      .def("read_rows", &CheckpointReader::read_rows, "", {torch::arg("name"), torch::arg("begin"), torch::arg("end")})
+      .def("verify", &CheckpointReader::verify);
+}
+
+TORCH_LIBRARY(store, m) {
+  register_hash_table(m);
+  register_checkpoints(m);
+  m.def("last_error() -> str", &weightstore::torch_bridge::last_error);
 }
 
 }  // namespace

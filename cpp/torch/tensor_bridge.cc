@@ -1,9 +1,8 @@
 #include "tensor_bridge.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "weightstore/error.h"
@@ -94,11 +93,59 @@ std::vector<std::int64_t> sizes_of(const TensorInfo& info) {
   return sizes;
 }
 
-at::Tensor read_tensor(const Reader& reader, std::size_t tensor) {
-  const TensorInfo info = reader.table()[tensor];
-  at::Tensor out = at::empty(sizes_of(info), at::TensorOptions(require_scalar_type(info)));
-  reader.read(tensor, {static_cast<std::byte*>(out.mutable_data_ptr()), static_cast<std::size_t>(out.nbytes())});
-  return out;
+TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided) {
+    throw Error(ErrorCode::kUnsupported, "sparse tensors cannot be saved; save their indices and values").in_tensor(name);
+  }
+  const auto dtype = dtype_of(tensor.scalar_type());
+  if (!dtype) {
+    throw Error(ErrorCode::kUnsupported, std::string("no file format has elements of torch's type ") +
+                                             c10::toString(tensor.scalar_type()))
+        .in_tensor(name);
+  }
+  TensorInfo info;
+  info.name = name;
+  info.dtype = *dtype;
+  for (const std::int64_t size : tensor.sizes()) info.shape.push_back(static_cast<std::uint64_t>(size));
+  if (*dtype == DType::kF4) {
+    if (info.shape.empty()) {
+      info.shape.push_back(2);
+    } else {
+      info.shape.back() *= 2;
+    }
+  }
+  return info;
+}
+
+bool is_plain_memory(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.is_contiguous() && !tensor.is_conj() &&
+         !tensor.is_neg();
+}
+
+NewTensor new_tensor(const std::string& name, const at::Tensor& tensor) {
+  const TensorInfo info = info_of(name, tensor);
+  if (tensor.device().is_meta()) {
+    throw Error(ErrorCode::kInvalidArgument, "is on the meta device: it has a shape but no values").in_tensor(name);
+  }
+  const auto owner = std::make_shared<const at::Tensor>(tensor.device().is_cpu() ? tensor.detach() : tensor.detach().cpu());
+  const auto* data = static_cast<const std::byte*>(owner->const_data_ptr());
+  std::shared_ptr<ByteProducer> bytes;
+  if (is_plain_memory(*owner)) {
+    bytes = resident_bytes({data, static_cast<std::size_t>(owner->nbytes())}, owner);
+  } else {
+    StridedArray array;
+    array.data = data;
+    array.item_bytes = owner->element_size();
+    for (std::int64_t d = 0; d < owner->dim(); ++d) {
+      array.shape.push_back(static_cast<std::uint64_t>(owner->size(d)));
+      array.byte_strides.push_back(owner->stride(d) * static_cast<std::int64_t>(array.item_bytes));
+    }
+    array.negate = owner->is_neg();
+    array.conjugate = owner->is_conj();
+    if (array.negate || array.conjugate) array.sign_bytes = array.item_bytes / (owner->is_complex() ? 2 : 1);
+    bytes = strided_bytes(std::move(array), owner);
+  }
+  return {name, info.dtype, info.shape, std::move(bytes), std::nullopt, nullptr};
 }
 
 }  // namespace weightstore::torch_bridge

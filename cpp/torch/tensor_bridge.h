@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "weightstore/reader.h"
+#include "weightstore/writer.h"
 
 namespace weightstore::torch_bridge {
 
@@ -27,7 +29,14 @@ c10::ScalarType require_scalar_type(const TensorInfo& info);
 // Error(kUnsupported) where they do not fit torch's signed sizes.
 std::vector<std::int64_t> sizes_of(const TensorInfo& info);
 
-// Copies a tensor into a new torch tensor on the CPU that has nothing to do with the file any more.
-at::Tensor read_tensor(const Reader& reader, std::size_t tensor);
+// Name, type and shape as a file would have them. Throws Error(kUnsupported) for types that no file format has.
+TensorInfo info_of(const std::string& name, const at::Tensor& tensor);
+
+// True when the tensor's elements lie in CPU memory in row-major order, as they are.
+bool is_plain_memory(const at::Tensor& tensor);
+
+// The tensor as the Writer takes it, by value whatever its strides. Memory on the CPU is not copied: it is read when it
+// is written, and kept alive until then. Throws Error(kUnsupported) for sparse tensors and types that no file format has.
+NewTensor new_tensor(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace weightstore::torch_bridge

@@ -1,14 +1,22 @@
-"""Stores the weights of models: SafeTensors and Burnpack, fast and safe.
+"""Stores the weights of models: SafeTensors, Burnpack and files of torch.save, fast and safe.
 
 >>> import weightstore
 >>> with weightstore.open("model.safetensors") as f:
 ...     part = f["layer.weight"][:10].numpy()
 
+Stores save and load whole modules, with filters, renaming and conversions on the way:
+
+>>> from weightstore import SafetensorsStore
+>>> SafetensorsStore.from_file("encoder.safetensors").with_regex(r"^encoder\\.").collect_from(model)
+
 `weightstore.numpy` and `weightstore.torch` have the verbs of the safetensors package (save_file, load_file, ...); the same
 verbs write Burnpack when the path ends in `.bpk`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import errors
+from ._config import read_config
 from ._convert import convert
 from ._core import __version__
 from ._deferred import DeferredTensor
@@ -34,33 +42,132 @@ from .errors import (
     StoreError,
     StoreIOError,
     TensorNotFound,
+    ValidationError,
 )
 
+if TYPE_CHECKING:
+    from ._adapters import (
+        BurnToPyTorchAdapter,
+        ChainAdapter,
+        FloatCastAdapter,
+        HalfPrecisionAdapter,
+        ModuleAdapter,
+        PyTorchToBurnAdapter,
+    )
+    from ._apply_result import (
+        AdapterError,
+        ApplyError,
+        ApplyResult,
+        DTypeMismatch,
+        LoadError,
+        MissingTensor,
+        ShapeMismatch,
+    )
+    from ._filter import PathFilter
+    from ._loader import CheckpointReader, Loader
+    from ._module_snapshot import ModuleSnapshot, apply, collect, load_from, save_into
+    from ._pager import LayerPager, PagedTensor, Pager
+    from ._param_ids import param_ids, set_param_ids
+    from ._remap import KeyRemapper, map_indices_contiguous
+    from ._saver import Saver, split_sparse_dense_state_dict
+    from ._snapshot import TensorData, TensorSnapshot
+    from .stores import BurnpackStore, ModuleStore, PytorchStore, SafetensorsStore
+
+# Imported on first use: they bring in numpy or torch.
+_LATER = {
+    "_adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter",
+    "_apply_result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
+    "_filter": "PathFilter",
+    "_loader": "CheckpointReader Loader",
+    "_module_snapshot": "ModuleSnapshot apply collect load_from save_into",
+    "_pager": "LayerPager PagedTensor Pager",
+    "_param_ids": "param_ids set_param_ids",
+    "_remap": "KeyRemapper map_indices_contiguous",
+    "_saver": "Saver split_sparse_dense_state_dict",
+    "_snapshot": "TensorData TensorSnapshot",
+    "stores": "BurnpackStore ModuleStore PytorchStore SafetensorsStore",
+}
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'weightstore' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})
+
+
 __all__ = [
+    "AdapterError",
+    "ApplyError",
+    "ApplyResult",
     "BudgetExceeded",
+    "BurnToPyTorchAdapter",
     "BurnpackError",
+    "BurnpackStore",
+    "ChainAdapter",
     "CheckpointError",
+    "CheckpointReader",
     "ConflictError",
+    "DTypeMismatch",
     "DeferredTensor",
     "File",
+    "FloatCastAdapter",
     "FormatError",
+    "HalfPrecisionAdapter",
     "InvalidArgument",
+    "KeyRemapper",
+    "LayerPager",
     "LimitError",
+    "LoadError",
+    "MissingTensor",
+    "ModuleAdapter",
+    "ModuleSnapshot",
+    "ModuleStore",
+    "Loader",
     "NoDataError",
     "OffloadEof",
     "OperationCancelled",
+    "PagedTensor",
+    "Pager",
     "PagerError",
+    "PathFilter",
+    "PyTorchToBurnAdapter",
     "PytorchError",
+    "PytorchStore",
     "SafetensorError",
     "SafetensorsError",
+    "SafetensorsStore",
+    "ShapeMismatch",
+    "Saver",
     "SharedTensorsError",
     "StoreError",
     "StoreIOError",
+    "TensorData",
     "TensorHandle",
     "TensorNotFound",
+    "TensorSnapshot",
+    "ValidationError",
     "__version__",
+    "apply",
+    "collect",
     "convert",
     "errors",
+    "load_from",
+    "map_indices_contiguous",
     "open",
+    "param_ids",
+    "read_config",
     "safe_open",
+    "save_into",
+    "set_param_ids",
+    "split_sparse_dense_state_dict",
 ]

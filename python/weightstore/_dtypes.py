@@ -25,6 +25,7 @@ _NUMPY = {
     "F32": "float32",
     "Flex32": "float32",
     "C64": "complex64",
+    "C128": "complex128",
     "F64": "float64",
     "I64": "int64",
     "U64": "uint64",
@@ -37,11 +38,14 @@ _ML_DTYPES = {
     "F8_E4M3FNUZ": "float8_e4m3fnuz",
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
 }
-_TORCH = {**_NUMPY, **_ML_DTYPES, "F4": "float4_e2m1fn_x2"}
+_TORCH = {**_NUMPY, **_ML_DTYPES, "F4": "float4_e2m1fn_x2", "C32": "complex32"}
 
-# Python-side names to stored types; where several types are shown alike, the one every format has.
-NAME_OF_NUMPY = {shown: stored for stored, shown in (_NUMPY | _ML_DTYPES).items() if stored not in ("BoolU8", "Flex32")}
+# Python-side names to stored types that can be written; where several types are shown alike, the one every format has.
+_READ_ONLY = ("BoolU8", "Flex32", "C128")
+NAME_OF_NUMPY = {shown: stored for stored, shown in (_NUMPY | _ML_DTYPES).items() if stored not in _READ_ONLY}
 NAME_OF_TORCH = {**NAME_OF_NUMPY, "float4_e2m1fn_x2": "F4"}
+# The same, with types that are only read.
+READ_AS = NAME_OF_TORCH | {"complex128": "C128", "complex32": "C32"}
 
 # (code, bits, lanes)
 DLPACK = {
@@ -58,7 +62,9 @@ DLPACK = {
     "Flex32": (2, 32, 1),
     "F64": (2, 64, 1),
     "BF16": (4, 16, 1),
+    "C32": (5, 32, 1),
     "C64": (5, 64, 1),
+    "C128": (5, 128, 1),
     "BOOL": (6, 8, 1),
     "BoolU8": (6, 8, 1),
     "F8_E4M3": (10, 8, 1),

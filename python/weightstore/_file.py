@@ -19,33 +19,39 @@ if TYPE_CHECKING:
 
 Backend = Literal["mmap", "pread"]
 Verify = Literal["off", "lazy", "full"]
+Opaque = Literal["error", "skip"]
 
 _HTML_ROWS = 200
 
 
-def open(path: Any, *, backend: Backend = "mmap", verify: Verify = "off", threads: int = 0) -> File:
-    """Opens a SafeTensors or Burnpack file, or the index of a set of SafeTensors shards. Reads headers only.
+def open(
+    path: Any, *, backend: Backend = "mmap", verify: Verify = "off", threads: int = 0, opaque: Opaque = "error"
+) -> File:
+    """Opens a SafeTensors, Burnpack or torch.save() file, or the index of a set of SafeTensors shards. Reads headers only.
 
     path: str or os.PathLike; or the contents, as a bytes-like object or a binary file object (seek and readinto).
     backend: "mmap" maps the file, so that views cost nothing. "pread" reads into memory of its own, and is safe when
         another process may shorten the file: then an error is raised where touching a mapping would end the process.
     verify: compare the checksums the file carries with its bytes: "lazy" when a tensor is first read, "full" now.
     threads: for bulk reads; 0 lets the library choose.
+    opaque: what to do about objects in a torch.save() file that are neither tensors nor plain data: "error" refuses the
+        file, naming them; "skip" passes over them, and reads the tensors of a torch.nn.Module. Neither runs anything.
     """
     if backend not in ("mmap", "pread"):
         raise errors.make("invalid_argument", f"backend is {backend!r}; it is 'mmap' or 'pread'")
     if isinstance(path, (str, os.PathLike)):
-        reader = _core.Reader.open(path, map=backend == "mmap", verify=verify, threads=threads)
+        reader = _core.Reader.open(path, map=backend == "mmap", verify=verify, threads=threads, opaque=opaque)
         return File(reader, os.fsdecode(path), backend == "mmap")
     if hasattr(path, "readinto") and hasattr(path, "seek"):
-        reader = _core.Reader.open_object(path, verify=verify, threads=threads)
+        reader = _core.Reader.open_object(path, verify=verify, threads=threads, opaque=opaque)
         name = getattr(path, "name", None)
         return File(reader, name if isinstance(name, str) else None, False)
     try:
         memoryview(path).release()
     except TypeError:
         raise TypeError(f"cannot open a {type(path).__name__}: give a path, bytes or a binary file object") from None
-    return File(_core.Reader.open_buffer(path, verify=verify, threads=threads), None, backend == "mmap")
+    reader = _core.Reader.open_buffer(path, verify=verify, threads=threads, opaque=opaque)
+    return File(reader, None, backend == "mmap")
 
 
 class NamesView(KeysView[str], Sequence[str]):
@@ -138,7 +144,7 @@ class File(Mapping[str, TensorHandle]):
 
     @property
     def format(self) -> str:
-        """ "safetensors" (also for a set of shards) or "burnpack"."""
+        """ "safetensors" (also for a set of shards), "burnpack" or "pytorch"."""
         return self._reader.format.split()[0]
 
     @property

@@ -49,9 +49,7 @@ def _wrapper(framework: str) -> Callable[[_core.Memory, str, tuple[int, ...]], A
     raise errors.make("invalid_argument", f"framework is {framework!r}; it is 'numpy' or 'torch'")
 
 
-def _described(
-    reader: _core.Reader, numbers: list[int], framework: str
-) -> list[tuple[str, str, tuple[int, ...], int]]:
+def _described(reader: _core.Reader, numbers: list[int], framework: str) -> list[tuple[str, str, tuple[int, ...], int]]:
     """Name, type, shape and size of tensors that the framework can show. Raises TypeError naming one it cannot."""
     described = reader.describe_many(numbers)
     shown = set()

@@ -65,10 +65,13 @@ def write(
     overwrite: bool,
     progress: Progress | bool | None,
     max_shard_size: int | str | None,
+    format: str | None = None,
+    burn: str = "0.20",
 ) -> None:
-    """Writes a planned file, or shards and their index when it is larger than max_shard_size."""
+    """Writes a planned file, or shards and their index when it is larger than max_shard_size. The path tells the format,
+    unless it is given. burn: the oldest release that shall read a Burnpack file."""
     path = os.fspath(filename)
-    format = format_of(path)
+    format = format or format_of(path)
     limit = parse_size(DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size)
     if format == "safetensors" and max_shard_size is not None and writer.nbytes() > limit:
         format, path = "safetensors index", path.removesuffix(".safetensors") + INDEX_ENDING
@@ -78,4 +81,6 @@ def write(
         if format == "safetensors index":
             writer.write_shards(path, limit, durable=durable, overwrite=overwrite, checksums=checksums, progress=report)
         else:
-            writer.write_file(path, format, durable=durable, overwrite=overwrite, checksums=checksums, progress=report)
+            writer.write_file(
+                path, format, durable=durable, overwrite=overwrite, checksums=checksums, burn=burn, progress=report
+            )

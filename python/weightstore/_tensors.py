@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _dtypes
+from . import _core, _dtypes, errors
 
 if TYPE_CHECKING:
     from ._core import Memory
@@ -64,3 +64,57 @@ def _dtype_for(name: str, dtype: str) -> torch.dtype:
         return _dtypes.torch_dtype(dtype)
     except TypeError as error:
         raise TypeError(f"tensor '{name}': {error}") from None
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def stored_type(tensor: torch.Tensor, name: str, format: str) -> tuple[str, tuple[int, ...]]:
+    """Type and shape of a tensor in a file. Raises InvalidArgument when files have no such type."""
+    dtype = _dtypes.NAME_OF_TORCH.get(str(tensor.dtype).removeprefix("torch."))
+    if dtype is None:
+        raise errors.make(
+            "invalid_argument",
+            f"a file cannot hold {tensor.dtype}; convert it to one of {', '.join(_dtypes.NAME_OF_TORCH)}",
+            tensor=name,
+            format=format,
+        )
+    packing = _dtypes.byte_packing(dtype)
+    shape = tuple(tensor.shape)
+    if packing > 1:
+        shape = (*shape[:-1], shape[-1] * packing) if shape else (packing,)
+    return dtype, shape
+
+
+def add_tensor(writer: _core.Writer, name: str, tensor: torch.Tensor, param_id: int | None, format: str) -> None:
+    """Adds a tensor of any layout and device; nothing is copied before it is written."""
+    dtype, shape = stored_type(tensor, name, format)
+    if tensor.device.type == "meta":
+        raise errors.make("no_data", "Cannot copy out of meta tensor: it has a shape but no values", tensor=name)
+    if tensor.device.type != "cpu":
+        writer.add_deferred(name, dtype, shape, lambda: cpu_bytes(tensor), param_id)
+        return
+    item_bytes = tensor.element_size()
+    if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+        writer.add_memory(name, dtype, shape, tensor.data_ptr(), tensor.numel() * item_bytes, tensor, param_id)
+        return
+    writer.add_strided(
+        name,
+        dtype,
+        shape,
+        tensor.data_ptr(),
+        item_bytes,
+        tuple(tensor.shape),
+        tuple(stride * item_bytes for stride in tensor.stride()),
+        tensor,
+        param_id,
+        sign_bytes=item_bytes // 2 if tensor.dtype.is_complex else item_bytes,
+        negate=tensor.is_neg(),
+        conjugate=tensor.is_conj(),
+    )
+
+
+def cpu_bytes(tensor: torch.Tensor) -> Any:
+    """The row-major bytes of a tensor: its own memory where it lies like that, else a copy."""
+    here = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    return here.reshape(-1).view(torch.uint8).numpy()

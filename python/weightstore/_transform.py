@@ -1,6 +1,8 @@
 """Changes to the bytes of tensors: the transpose of a matrix, and casts between floating-point types.
 
-Both run in C++, on several threads and without the GIL, and give memory of their own that may be written to.
+Both run in C++, on several threads and without the GIL, and give memory of their own that may be written to. A
+`_core.Producer` does the same lazily: `Producer.memory(...).transpose("F32", 4, 6).cast("F32", "F16")` converts block by
+block when a writer that it was added to writes it, or all at once when it is `read()`.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ __all__ = [
     "FormatError",
     "LimitError",
     "TensorNotFound",
+    "ValidationError",
     "StoreIOError",
     "ConflictError",
     "OperationCancelled",
@@ -41,6 +42,9 @@ class StoreError(Exception):
     offset: int | None = None
     #: The same refusal in the words of the format's reference implementation.
     reference_text: str | None = None
+    #: While loading into a module: what was found (an ApplyResult), and the parameters that were set before reading failed.
+    result: Any = None
+    replaced: list[str] | None = None
     _text: str | None = None
 
     def __str__(self) -> str:
@@ -74,6 +78,10 @@ class TensorNotFound(StoreError, KeyError):
     def __str__(self) -> str:
         # KeyError shows the repr of its argument; ours is a sentence.
         return StoreError.__str__(self) if self._text is not None else str(self.args[0] if self.args else "")
+
+
+class ValidationError(StoreError, ValueError):
+    """Tensors do not fit the module they are for; `result` says which."""
 
 
 class StoreIOError(StoreError, OSError):
@@ -122,12 +130,19 @@ class PagerError(StoreError):
     """Anything about the pager."""
 
 
-class OffloadEof(PagerError):
-    """There is nothing left to page in."""
+class OffloadEof(PagerError, EOFError):
+    """The source ends inside a tensor: of the `needed` bytes at `offset` only `available` are there."""
+
+    needed: int
+    available: int
 
 
-class BudgetExceeded(PagerError):
-    """What was asked for does not fit the memory budget."""
+class BudgetExceeded(PagerError, MemoryError):
+    """A strict budget has no room: `needed` bytes of `budget`; `holders` are the tensors that could not be let go."""
+
+    needed: int
+    budget: int
+    holders: list[str]
 
 
 # ---- what is raised ------------------------------------------------------------------------------------------------
@@ -150,6 +165,7 @@ _OS_KINDS: dict[int, type[StoreError]] = {
     _errno.EISDIR: _os_kind(IsADirectoryError),
     _errno.ENOTDIR: _os_kind(NotADirectoryError),
     _errno.EEXIST: _os_kind(FileExistsError),
+    _errno.ETIMEDOUT: _os_kind(TimeoutError),
 }
 
 # The core's error codes and formats, by their names.
@@ -164,6 +180,9 @@ _KINDS: dict[str, type[StoreError]] = {
     "cancelled": OperationCancelled,
     "shared": SharedTensorsError,
     "no_data": NoDataError,
+    "offload_eof": OffloadEof,
+    "budget_exceeded": BudgetExceeded,
+    "validation": ValidationError,
 }
 
 _PLACES: dict[str, type[StoreError]] = {
@@ -171,6 +190,8 @@ _PLACES: dict[str, type[StoreError]] = {
     "safetensors index": SafetensorsError,
     "burnpack": BurnpackError,
     "pytorch": PytorchError,
+    "pager": PagerError,
+    "checkpoint": CheckpointError,
 }
 
 _Key = tuple[str, str, int]
@@ -247,10 +268,11 @@ def make(
     return from_core(code, format, text, message, path, tensor, None, 0, None)
 
 
-def placed(error: StoreError, format: str) -> StoreError:
-    """The same error, as one about a file of `format`; the error itself when it is about a known format already."""
+def placed(error: StoreError, format: str, *, again: bool = False) -> StoreError:
+    """The same error, as one about a file of `format`. One that is about a known format already stays as it is, unless
+    `again`."""
     key = _KEYS.get(type(error))
-    if key is None or key[1]:
+    if key is None or (key[1] and not again) or isinstance(error, _PLACES[format]):
         return error
     return _rebuild((key[0], format, key[2]), error.args, getattr(error, "filename", None), dict(error.__dict__))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import _aliases, _core, _dtypes, _load, _save, _tensors, _torch_library, errors
+from . import _aliases, _load, _save, _tensors, _torch_library
 from ._deferred import DeferredTensor
 from ._file import Backend, open
 from ._progress import Progress
@@ -58,7 +58,7 @@ def save_file(
     """
     format = _save.format_of(os.fspath(filename))
     _check(tensors)
-    writer = _save.collect(tensors, metadata, _add, format, param_ids, scalars)
+    writer = _save.collect(tensors, metadata, _tensors.add_tensor, format, param_ids, scalars)
     _save.write(
         writer,
         filename,
@@ -73,7 +73,7 @@ def save_file(
 def save(tensors: Mapping[str, torch.Tensor | DeferredTensor], metadata: Mapping[str, str] | None = None) -> bytes:
     """The bytes of a SafeTensors file."""
     _check(tensors)
-    return _save.collect(tensors, metadata, _add, "safetensors").write_bytes("safetensors")
+    return _save.collect(tensors, metadata, _tensors.add_tensor, "safetensors").write_bytes("safetensors")
 
 
 def load_file(
@@ -177,50 +177,6 @@ def _check(tensors: Mapping[str, Any]) -> None:
             " `tensor.to_dense()`, which may be far larger"
         )
     _aliases.check_not_shared(resident)
-
-
-def _add(writer: _core.Writer, name: str, tensor: torch.Tensor, param_id: int | None, format: str) -> None:
-    dtype = _dtypes.NAME_OF_TORCH.get(str(tensor.dtype).removeprefix("torch."))
-    if dtype is None:
-        raise errors.make(
-            "invalid_argument",
-            f"a file cannot hold {tensor.dtype}; convert it to one of {', '.join(_dtypes.NAME_OF_TORCH)}",
-            tensor=name,
-            format=format,
-        )
-    packing = _dtypes.byte_packing(dtype)
-    shape = tuple(tensor.shape)
-    if packing > 1:
-        shape = (*shape[:-1], shape[-1] * packing) if shape else (packing,)
-    if tensor.device.type == "meta":
-        raise errors.make("no_data", "Cannot copy out of meta tensor: it has a shape but no values", tensor=name)
-    if tensor.device.type != "cpu":
-        writer.add_deferred(name, dtype, shape, lambda: _cpu_bytes(tensor), param_id)
-        return
-    item_bytes = tensor.element_size()
-    if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
-        writer.add_memory(name, dtype, shape, tensor.data_ptr(), tensor.numel() * item_bytes, tensor, param_id)
-        return
-    writer.add_strided(
-        name,
-        dtype,
-        shape,
-        tensor.data_ptr(),
-        item_bytes,
-        tuple(tensor.shape),
-        tuple(stride * item_bytes for stride in tensor.stride()),
-        tensor,
-        param_id,
-        sign_bytes=item_bytes // 2 if tensor.dtype.is_complex else item_bytes,
-        negate=tensor.is_neg(),
-        conjugate=tensor.is_conj(),
-    )
-
-
-def _cpu_bytes(tensor: torch.Tensor) -> Any:
-    """The bytes of a tensor on another device, fetched when the writer reaches it."""
-    here = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    return here.reshape(-1).view(torch.uint8).numpy()
 
 
 try:

@@ -52,8 +52,6 @@ TEST(strangers_are_named_with_what_to_do) {
   CHECK(says(stranger("<!DOCTYPE html><html>"), "HTML"));
   CHECK(says(stranger("\n <HTML lang=en>"), "HTML"));
   CHECK(says(stranger("<?xml version=\"1.0\"?><Error>"), "XML"));
-  CHECK(says(stranger("PK\3\4\0\0\x08\x08\0\0\0\0"s + std::string(100, 'x')), "ZIP"));
-  CHECK(says(stranger("PK\3\4\x14\0\0\0\x08\0"s + std::string(100, '{')), "ZIP"));
   CHECK(says(stranger("PK\5\6"s + std::string(18, '\0')), "ZIP"));
   CHECK(says(stranger("\x80\2}q\0(X\1\0\0\0a"s), "pickle"));
   CHECK(says(stranger("\x80\4\x95\0\0\0\0\0\0\0\0"s), "pickle"));
@@ -62,7 +60,16 @@ TEST(strangers_are_named_with_what_to_do) {
   CHECK(says(stranger("\x89HDF\r\n\x1a\n"s), "HDF5"));
   CHECK(says(stranger("\x1f\x8b\x08\0abc"s), "gzip"));
   CHECK(says(stranger("\x28\xb5\x2f\xfd"s), "zstd"));
-  CHECK(says(stranger(std::string(257, 'n') + "ustar" + std::string(250, '\0')), "tar"));
+}
+
+TEST(files_of_torch_by_their_containers) {
+  CHECK(detected("PK\3\4\0\0\x08\x08\0\0\0\0"s + std::string(100, 'x')) == Format::kPytorch);
+  CHECK(detected("PK\3\4\x14\0\0\0\x08\0"s + std::string(100, '{')) == Format::kPytorch);
+  CHECK(detected(std::string(257, 'n') + "ustar" + std::string(250, '\0')) == Format::kPytorch);
+  const std::string number = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."s;
+  CHECK(detected("\x80\2"s + number) == Format::kPytorch);
+  CHECK(detected("\x80\4\x95\x0d\0\0\0\0\0\0\0"s + number) == Format::kPytorch);
+  CHECK(says(stranger("\x80\2"s + number.substr(0, 12)), "pickle"));
 }
 
 TEST(anything_else_is_left_to_the_readers_words) {
@@ -92,6 +99,7 @@ TEST(formats_have_names) {
   CHECK_EQ(to_string(Format::kSafetensors), "safetensors");
   CHECK_EQ(to_string(Format::kSafetensorsIndex), "safetensors index");
   CHECK_EQ(to_string(Format::kBurnpack), "burnpack");
+  CHECK_EQ(to_string(Format::kPytorch), "pytorch");
   CHECK_EQ(to_string(Format::kUnknown), "unknown");
 }
 

@@ -1,6 +1,8 @@
 #include "weightstore/rename.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -192,6 +194,39 @@ TEST(sets_of_shards_are_renamed_as_one) {
   CHECK((names_of(renamed.table()) == std::set<std::string>{"bias", "weight"}));
   CHECK_EQ(renamed.verify_all(), 2u);
   CHECK(std::ranges::equal(renamed.view(renamed.table().at("bias"))->bytes, part(16, 8)));
+}
+
+TEST(files_of_torch_save_are_renamed_and_verified) {
+  const auto path = test_files::test_data() / "fixtures/pytorch/checkpoint.pt";
+  if (!std::filesystem::exists(path)) {
+    std::printf("skipped files_of_torch_save: WEIGHTSTORE_TESTDATA has no fixtures/pytorch/checkpoint.pt\n");
+    return;
+  }
+  ReadOptions lazy;
+  lazy.verify = Verify::kLazy;
+  const Reader reader = Reader::open(path, lazy);
+  NameHooks hooks;
+  hooks.rename = [](std::string_view name) { return "renamed." + std::string(name); };
+  const Reader renamed = reader.renamed(hooks);
+  CHECK(reader.table().size() > 0);
+  CHECK_EQ(renamed.table().size(), reader.table().size());
+  for (std::size_t i = 0; i < reader.table().size(); ++i) {
+    const std::size_t number = renamed.table().at("renamed." + std::string(reader.table().name(i)));
+    std::vector<std::byte> expected(reader.table().nbytes(i));
+    std::vector<std::byte> found(expected.size());
+    reader.read(i, expected);
+    renamed.read(number, found);
+    CHECK(found == expected);
+  }
+  CHECK_EQ(renamed.verify_all(), reader.verify_all());
+
+  std::size_t stored = 0;
+  while (reader.table().source_of(stored) != 0 || reader.table().nbytes(stored) == 0) ++stored;
+  std::string damaged = test_files::read_file(path);
+  damaged[reader.table().begin(stored)] ^= 1;
+  const Reader of_damaged = Reader::open(test_files::source_of(damaged), lazy).renamed(hooks);
+  std::vector<std::byte> out(of_damaged.table().nbytes(stored));
+  CHECK(CHECK_THROWS(Error, of_damaged.read(stored, out)).code() == ErrorCode::kCorrupt);
 }
 
 RUN_TESTS()

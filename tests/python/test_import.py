@@ -34,6 +34,33 @@ with weightstore.open({str(tmp_path / "m.safetensors")!r}) as f:
     assert run(code) == "[0.0, 0.0, 0.0] <p>"
 
 
+def test_stores_need_no_torch(tmp_path):
+    code = f"""
+import sys
+sys.modules["torch"] = None
+import numpy as np
+from weightstore import BurnpackStore, BurnToPyTorchAdapter, FloatCastAdapter, SafetensorsStore
+for kind in (BurnpackStore, SafetensorsStore):
+    store = kind.from_file({str(tmp_path)!r} + "/" + kind.__name__).with_to_adapter(FloatCastAdapter("F16"))
+    store.collect_from({{"a": {{"w": np.arange(3.0)}}}})
+    for zero_copy in (True, False):
+        target = {{"a": {{"w": np.zeros(3, "f4")}}}}
+        result = store.zero_copy(zero_copy).with_from_adapter(BurnToPyTorchAdapter()).apply_to(target)
+        assert result.applied == ["a.w"], result
+        assert target["a"]["w"].tolist() == [0, 1, 2]
+print("torch" in sys.modules and sys.modules["torch"])
+"""
+    assert run(code) == "None"
+
+
+def test_every_name_is_there():
+    for name in weightstore.__all__:
+        assert getattr(weightstore, name) is not None
+    assert set(weightstore.__all__) <= set(dir(weightstore))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = weightstore.nothing
+
+
 def test_without_ml_dtypes(tmp_path):
     code = """
 import sys

@@ -50,6 +50,12 @@ class ByteSource {
 
   // For messages: the path, or a description such as "<memory>".
   virtual std::string name() const = 0;
+
+  // About a range of which view() is in use. populate() brings it into memory, so that touching it does not wait for
+  // the disk; throws Error(kIo) when the range is not there any more, where touching it would raise SIGBUS. discard()
+  // gives its memory back where the source can bring it in again; views stay valid. Sources that are memory do nothing.
+  virtual void populate(std::uint64_t offset, std::uint64_t length) const;
+  virtual void discard(std::uint64_t offset, std::uint64_t length) const noexcept;
 };
 
 // Memory that `owner` keeps alive (null: static data, or memory that outlives the source). Views point into it.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Element types: all of SafeTensors' and all of Burnpack's.
+// Element types: all of SafeTensors', all of Burnpack's, and what torch has beside them.
 
 #include <cstdint>
 #include <optional>
@@ -37,14 +37,18 @@ enum class DType : std::uint8_t {
   kBoolU8,   // a bool in one byte, said so explicitly
   kBoolU32,  // a bool in four bytes
   kQFloat,   // quantized; its QuantScheme tells how
+  // PyTorch only.
+  kC32,   // two F16
+  kC128,  // two F64
 };
 
-inline constexpr int kDTypeCount = static_cast<int>(DType::kQFloat) + 1;
+inline constexpr int kDTypeCount = static_cast<int>(DType::kC128) + 1;
 
 // Bits of one element; 0 for kQFloat, whose payload length depends on the scheme.
 unsigned bits_of(DType dtype);
 
-// SafeTensors' name for its types ("F32", "F8_E4M3", ...); "Flex32", "BoolU8", "BoolU32" and "QFloat" for the others.
+// SafeTensors' name for its types ("F32", "F8_E4M3", ...); "Flex32", "BoolU8", "BoolU32", "QFloat", "C32" and
+// "C128" for the others.
 std::string_view name_of(DType dtype);
 
 // The inverse of name_of(); case-sensitive.

@@ -14,14 +14,16 @@ enum class Format : std::uint8_t {
   kSafetensors,
   kSafetensorsIndex,  // model.safetensors.index.json: a set of SafeTensors shards
   kBurnpack,
+  kPytorch,  // torch.save(): read only
 };
 
-// "safetensors", "safetensors index", "burnpack" or "unknown".
+// "safetensors", "safetensors index", "burnpack", "pytorch" or "unknown".
 std::string_view to_string(Format format);
 
 // Decides by content and structure, never by the name or the first four bytes alone. Reads a few hundred bytes of
 // `source`. Throws Error(kUnsupported), naming what the content looks like (a Git LFS pointer, an HTML page, a
-// pickle, a ZIP archive, ...), when it is none of the formats above.
+// pickle, ...), when it is none of the formats above. Every ZIP and tar archive counts as a file of torch.save(): what
+// is inside is for its reader to say.
 Format detect_format(const ByteSource& source);
 
 // The format a file name asks for when writing: ".safetensors" or ".bpk" (any letter case). Throws

@@ -19,7 +19,8 @@ namespace weightstore {
 
 struct NameHooks;  // rename.h
 
-// What a header may ask of us. The defaults are the formats' own limits, except for the rank, which they leave open.
+// What a header may ask of us. The defaults are the formats' own limits, except for the rank and for .pt files, which they
+// leave open.
 struct Limits {
   std::uint64_t rank = 65'536;  // dimensions of one tensor
   std::uint64_t safetensors_header_bytes = 100'000'000;
@@ -28,12 +29,23 @@ struct Limits {
   std::uint64_t burnpack_tensors = 100'000;
   std::uint64_t burnpack_tensor_bytes = std::uint64_t{10} << 30;
   std::uint64_t burnpack_file_bytes = std::uint64_t{100} << 30;
+  std::uint64_t pytorch_pickle_bytes = 256u << 20;
+  std::uint64_t pytorch_records = 1'000'000;  // of a ZIP archive
+  std::uint32_t pytorch_depth = 128;          // values inside one another
+  // Tensors of a .pt file may repeat the file's bytes. What is copied at once may be this much, or sixteen times the file.
+  std::uint64_t pytorch_expanded_bytes = std::uint64_t{1} << 30;
+};
+
+// What to do about the objects of a .pt file that are neither tensors nor plain data.
+enum class Opaque : std::uint8_t {
+  kError,  // refuse the file, naming the class or function
+  kSkip,   // pass over them; of a torch.nn.Module the tensors are read
 };
 
 // When the checksums that a file carries are compared with its bytes.
 enum class Verify : std::uint8_t {
   kOff,
-  kLazy,  // each tensor when it is first read or viewed; tensors without a checksum pass
+  kLazy,  // each tensor (of a .pt file: its whole storage) when first read or viewed; without a checksum it passes
   kFull,  // all of them when the file is opened; a file in which a tensor has none is refused
 };
 
@@ -50,6 +62,7 @@ struct ReadOptions {
   Verify verify = Verify::kOff;
   DirectIo direct = DirectIo::kAuto;
   unsigned threads = 0;  // for bulk reads; 0: as many as the machine gains from
+  Opaque opaque = Opaque::kError;
   Limits limits;
 };
 
@@ -63,9 +76,12 @@ struct SliceDim {
 // Immutable and thread-safe. Cheap to copy: copies share the open file and the parsed header.
 class Reader {
  public:
-  // Opens a SafeTensors or Burnpack file, or the index of a set of SafeTensors shards. Reads headers only. Throws Error
+  // Opens a SafeTensors, Burnpack or .pt file, or the index of a set of SafeTensors shards. Reads headers only. Throws Error
   // with the path: kIo, kUnsupported (another kind of file), kCorrupt, kLimit.
   static Reader open(const std::filesystem::path& path, const ReadOptions& options = {});
+
+  // SafeTensors files that belong together, as one: no two may have a tensor of the same name.
+  static Reader open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options = {});
 
   // The same over any source. An index cannot be opened this way.
   static Reader open(std::shared_ptr<const ByteSource> source, const ReadOptions& options = {});
@@ -108,6 +124,14 @@ class Reader {
   // (64 MiB at most), which lives as long as any of them.
   std::vector<SharedMutableBytes> load(std::span<const std::size_t> tensors, const Progress& progress = {}) const;
 
+  // Compares a tensor's checksum with `bytes`, which somebody read from the sources; once it was right it is not compared
+  // again. Passes when the file has no checksum for the tensor, or was opened with Verify::kOff.
+  void check(std::size_t tensor, ConstBytes bytes) const;
+
+  // Throws Error(kLimit) when so many bytes of tensors are out of all proportion to the file that holds them: a .pt file
+  // may show one byte as a terabyte. load() asks by itself; ask before making memory of a tensor's size for it.
+  void check_expansion(std::uint64_t bytes) const;
+
   // Compares every checksum the file carries with its bytes; returns how many there were. Throws Error(kCorrupt) naming
   // the first tensor that differs.
   std::size_t verify_all(const Progress& progress = {}) const;
@@ -117,6 +141,7 @@ class Reader {
   explicit Reader(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   static Reader finish_open(std::shared_ptr<State> state);
   void read_all(std::span<const Request> requests, bool fresh, const Progress& progress) const;
+  std::size_t verify_storages(const Progress& progress) const;
 
   std::shared_ptr<const State> state_;
 };

@@ -11,6 +11,8 @@
 #include "weightstore/format.h"
 #include "weightstore/hash_table.h"
 #include "weightstore/progress.h"
+#include "weightstore/pager.h"
+#include "weightstore/pytorch.h"
 #include "weightstore/reader.h"
 #include "weightstore/rename.h"
 #include "weightstore/table_snapshot.h"

@@ -14,9 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kWindow = 8 * kBlockBytes;
+constexpr std::uint64_t kWindowBytes = 8 * kBlockBytes;
 // Twice over, the first time for the ring's own memory to be touched.
-constexpr std::uint64_t kTrial = 8 * kBlockBytes;
+constexpr std::uint64_t kTrialBytes = 8 * kBlockBytes;
 // What is left must be worth the trial, which on a slow device takes a tenth of a second.
 constexpr std::uint64_t kWorthTrying = 256 << 20;
 constexpr double kSlow = 2e9;  // bytes a second
@@ -60,13 +60,13 @@ class AdaptiveSink final : public FileSink {
     const std::uint64_t bytes = position_ - phase_begin_;
     switch (phase_) {
       case Phase::kBuffered:
-        if (bytes == kWindow) end_window();
+        if (bytes == kWindowBytes) end_window();
         break;
       case Phase::kWarmUp:
-        if (bytes == kTrial) begin(Phase::kTrial);
+        if (bytes == kTrialBytes) begin(Phase::kTrial);
         break;
       case Phase::kTrial:
-        if (bytes == kTrial) end_trial();
+        if (bytes == kTrialBytes) end_trial();
         break;
       case Phase::kSettled:
         break;

@@ -19,18 +19,6 @@ constexpr std::size_t kNameMax = 255;
 constexpr int kMaxLinks = 40;
 constexpr int kMaxAttempts = 100;
 
-std::string random_digits() {
-  std::uint64_t bits = 0;
-  const ssize_t n = retry_interrupted([&] { return ::getrandom(&bits, sizeof bits, 0); });
-  if (n != static_cast<ssize_t>(sizeof bits)) throw Error(ErrorCode::kIo, "no random numbers").with_errno(errno);
-  std::string digits(kRandomDigits, '0');
-  for (char& digit : digits) {
-    digit = "0123456789abcdef"[bits & 15];
-    bits >>= 4;
-  }
-  return digits;
-}
-
 bool is_temporary_name(std::string_view name) {
   if (name.size() < 1 + 1 + kRandomDigits + kSuffix.size() || !name.starts_with('.') || !name.ends_with(kSuffix)) {
     return false;
@@ -76,6 +64,18 @@ bool sync_and_close_directory(int fd, FileOps& ops) {
 }
 
 }  // namespace
+
+std::string random_digits() {
+  std::uint64_t bits = 0;
+  const ssize_t n = retry_interrupted([&] { return ::getrandom(&bits, sizeof bits, 0); });
+  if (n != static_cast<ssize_t>(sizeof bits)) throw Error(ErrorCode::kIo, "no random numbers").with_errno(errno);
+  std::string digits(kRandomDigits, '0');
+  for (char& digit : digits) {
+    digit = "0123456789abcdef"[bits & 15];
+    bits >>= 4;
+  }
+  return digits;
+}
 
 std::filesystem::path follow_links(std::filesystem::path path) {
   const std::filesystem::path first = path;

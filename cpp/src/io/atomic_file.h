@@ -69,4 +69,7 @@ bool sync_directory(const std::string& directory, FileOps& ops);
 // Removes temporaries in `directory` whose writers are gone. Never throws: leftovers are an annoyance, not an error.
 void remove_stale_temporaries(const std::string& directory, FileOps& ops) noexcept;
 
+// Sixteen hexadecimal digits that nobody else has: names for what shall meet nothing else.
+std::string random_digits();
+
 }  // namespace weightstore::io

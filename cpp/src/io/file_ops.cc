@@ -42,6 +42,15 @@ int FileOps::rename_new(const char* from, const char* to) {
 
 int FileOps::unlink(const char* path) { return ::unlink(path); }
 
+int FileOps::mkdir(const char* path, mode_t mode) { return ::mkdir(path, mode); }
+int FileOps::rmdir(const char* path) { return ::rmdir(path); }
+
+int FileOps::exchange(const char* a, const char* b) {
+  return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+}
+
+void FileOps::reached(const char* /*step*/) {}
+
 FileOps& system_file_ops() {
   static FileOps& ops = *new FileOps;  // never destroyed: a source in static storage may close its file after main()
   return ops;

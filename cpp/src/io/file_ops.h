@@ -32,6 +32,12 @@ class FileOps {
   virtual int rename(const char* from, const char* to);
   virtual int rename_new(const char* from, const char* to);  // fails with EEXIST when `to` exists
   virtual int unlink(const char* path);
+  virtual int mkdir(const char* path, mode_t mode);
+  virtual int rmdir(const char* path);
+  virtual int exchange(const char* a, const char* b);  // each name then has what the other had, at one instant
+
+  // Called by protocols of several steps when one is done, under a name of its own, so that a test can end there.
+  virtual void reached(const char* step);
 };
 
 // The operating system itself. Has no state.

@@ -12,6 +12,8 @@
 namespace weightstore::io {
 namespace {
 
+constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, too young for some C libraries' headers
+
 class Mapping {
  public:
   Mapping(void* address, std::size_t length) : address_(address), length_(length) {}
@@ -30,6 +32,12 @@ class Mapping {
 class LazyMapping {
  public:
   LazyMapping(int protection, int flags) : protection_(protection), flags_(flags) {}
+
+  // Null when there is none yet.
+  std::shared_ptr<Mapping> existing() noexcept {
+    const std::lock_guard lock(mutex_);
+    return mapping_;
+  }
 
   // Null when the system refuses.
   std::shared_ptr<Mapping> get(int fd, std::uint64_t size) {
@@ -71,6 +79,30 @@ class FileSource final : public ByteSource {
     if (!mapping) return std::nullopt;
     if (*mapping == nullptr) return SharedBytes{};
     return SharedBytes{{(*mapping)->data() + offset, length}, *mapping};
+  }
+
+  void populate(std::uint64_t offset, std::uint64_t length) const override {
+    struct stat status;
+    if (retry_interrupted([&] { return ops_.fstat(fd_, &status); }) != 0) {
+      throw io_error(errno, "cannot get the size", path_);
+    }
+    const auto size = static_cast<std::uint64_t>(status.st_size);
+    if (size < offset + length) throw missing(offset, length, offset < size ? size - offset : 0);
+    const auto mapping = mapped(shared_, offset, length);
+    if (!mapping || *mapping == nullptr) return;
+    const std::uint64_t begin = offset / kDirectAlignment * kDirectAlignment;
+    std::byte* first = (*mapping)->data() + begin;
+    const int failed = retry_interrupted([&] { return ::madvise(first, offset + length - begin, kPopulateRead); });
+    // Kernels before 5.14 do not know this advice; the pages come in when they are touched.
+    if (failed != 0 && errno != EINVAL) throw io_error(errno, "cannot read", path_).at_offset(offset);
+  }
+
+  void discard(std::uint64_t offset, std::uint64_t length) const noexcept override {
+    const std::uint64_t begin = (offset + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
+    const std::uint64_t end = (offset + length) / kDirectAlignment * kDirectAlignment;
+    if (begin >= end) return;
+    // Of a shared mapping of a file this drops page table entries, never data.
+    if (const auto mapping = shared_.existing()) ::madvise(mapping->data() + begin, end - begin, MADV_DONTNEED);
   }
 
   std::optional<SharedMutableBytes> private_view(std::uint64_t offset, std::uint64_t length) const override {

@@ -1,16 +1,14 @@
 #include "io/parallel_copy.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "io/checked_io.h"
 #include "io/copy_bytes.h"
 #include "io/copy_plan.h"
+#include "io/direct_file.h"
 #include "io/huge_buffer.h"
 #include "io/page_cache.h"
 #include "io/parallel.h"
@@ -31,45 +29,6 @@ constexpr std::uint64_t kSmallPiece = 64 << 10;           // below, a system cal
 constexpr std::uint64_t kNearby = 64 << 10;               // gaps up to this are read rather than skipped
 constexpr std::size_t kStep = 256 << 10;
 constexpr std::size_t kProbes = 8;
-
-// A descriptor for direct reads of one source, opened when first needed.
-class DirectFile {
- public:
-  DirectFile(FileOps& ops, int fd) : ops_(ops), fd_(fd) {}
-  ~DirectFile() { close_quietly(ops_, direct_); }
-  DirectFile(const DirectFile&) = delete;
-  DirectFile& operator=(const DirectFile&) = delete;
-
-  bool usable() const { return !refused_.load(std::memory_order_relaxed); }
-  bool is_cold(std::uint64_t offset, std::uint64_t length) const { return !mostly_cached(fd_, offset, length); }
-
-  // Fills `buffer` with [begin, begin + needed) of the file, and perhaps some more up to the alignment; `buffer` and
-  // `begin` are aligned. False when the bytes could not be had this way.
-  bool read(std::uint64_t begin, std::uint64_t needed, std::byte* buffer) {
-    std::call_once(opened_, [&] { direct_ = reopen_direct(ops_, fd_, O_RDONLY); });
-    if (direct_ < 0) refused_.store(true, std::memory_order_relaxed);
-    if (!usable()) return false;
-    const std::size_t rounded = (needed + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
-    std::size_t done = 0;
-    while (done < needed) {
-      const ssize_t n = retry_interrupted(
-          [&] { return ops_.pread(direct_, buffer + done, rounded - done, static_cast<off_t>(begin + done)); });
-      if (n < 0 && done == 0) refused_.store(true, std::memory_order_relaxed);
-      if (n <= 0) return false;
-      done += static_cast<std::size_t>(n);
-      // The end of the file, or a device that stopped in the middle of a block: no aligned read can go on from here.
-      if (done % kDirectAlignment != 0) break;
-    }
-    return done >= needed;
-  }
-
- private:
-  FileOps& ops_;
-  const int fd_;
-  int direct_ = -1;
-  std::once_flag opened_;
-  std::atomic<bool> refused_{false};
-};
 
 class Copy {
  public:

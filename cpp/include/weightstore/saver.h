@@ -1,0 +1,133 @@
+#pragma once
+
+// Saves the tables and tensors of a training job as a sharded checkpoint: every shard writes its own files at once, and
+// the checkpoint exists when shard 0 has written its index.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weightstore/byte_producer.h"
+#include "weightstore/dtype.h"
+#include "weightstore/progress.h"
+#include "weightstore/table_snapshot.h"
+#include "weightstore/tensor.h"
+#include "weightstore/writer.h"
+
+namespace weightstore {
+
+class HashTable;
+
+enum class BlockKind : std::uint8_t { kDense, kIds, kSlot };
+
+// "dense", "ids" or "slot".
+std::string_view to_string(BlockKind kind);
+
+// One named array that a shard contributes: a dense tensor, or a column (the ids, or a slot) of its part of a table.
+// Immutable: what it is called on disk, and whether it is cut, is decided by Saver::save().
+class WriteBlock {
+ public:
+  static WriteBlock dense(NewTensor tensor);
+  // For every child the ids, then its slots in order. Throws Error(kInvalidArgument) for a slot that cannot be told from
+  // the ids or from the table's name.
+  static std::vector<WriteBlock> of_table(const std::shared_ptr<const TableSnapshot>& snapshot);
+
+  // A dense tensor's name, or "<table>@id", "<table>@<slot>".
+  const std::string& tensor_name() const { return name_; }
+  // "00000@32768@65536" for a column, " " for a dense tensor.
+  std::string slice_info() const;
+  std::uint64_t nbytes() const { return nbytes_; }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  BlockKind kind() const { return kind_; }
+
+  // Of a column; empty and null for a dense tensor.
+  const std::string& table() const { return table_; }
+  const std::string& slot() const { return slot_; }
+  std::size_t child() const { return child_; }
+  const std::shared_ptr<const TableSnapshot>& snapshot() const { return snapshot_; }
+
+  // The bytes of a dense tensor, or of a column's rows in these stripes.
+  std::shared_ptr<ByteProducer> bytes(StripeRange stripes = {}) const;
+
+ private:
+  WriteBlock() = default;
+
+  std::string name_;
+  std::string table_;
+  std::string slot_;
+  DType dtype_ = DType::kU8;
+  Shape shape_;
+  std::uint64_t nbytes_ = 0;
+  BlockKind kind_ = BlockKind::kDense;
+  std::shared_ptr<ByteProducer> dense_;
+  std::shared_ptr<const TableSnapshot> snapshot_;
+  std::size_t child_ = 0;
+  std::size_t slot_number_ = 0;
+};
+
+// What the files are called and what lies beside them; docs/saver.md describes both.
+enum class CheckpointLayout : std::uint8_t {
+  kPlain,  // clean names, tables cut into sub-slices, a Hugging Face index; replaces an older checkpoint atomically
+  kRecis,  // as RecIS writes and reads them
+};
+
+struct SaveOptions {
+  CheckpointLayout layout = CheckpointLayout::kPlain;
+  bool durable = true;   // what was saved survives a power failure once shard 0 has returned
+  bool checksum = true;  // keep a crc32c of every block in its file; the recis layout has no place for it
+  // Tables are cut, at the borders of their stripes, into blocks of at most this many bytes. 0: 1 MiB in the plain
+  // layout, uncut in the recis layout.
+  std::uint64_t max_block_bytes = 0;
+  // The recis layout replaces a checkpoint only with this. The plain layout always replaces its own, and with this also
+  // a Hugging Face set that another tool wrote.
+  bool overwrite = false;
+  // The same on all shards of one save and different for every save: letters, digits, '-', '_' and '.', at most 64.
+  // Empty: shard 0 makes one up and the others wait for it.
+  std::string attempt;
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for other shards
+  Progress progress{};
+  io::FileOps* file_ops = nullptr;  // the operating system unless a test puts another in its place
+};
+
+// Options from JSON: an object with any of layout ("plain" or "recis"), durable, checksum, max_block_bytes, overwrite,
+// attempt, timeout (in seconds). Others are refused.
+SaveOptions save_options_from_json(std::string_view json);
+
+// One shard's side of a save. Thread-compatible; may save as often as wanted.
+class Saver {
+ public:
+  // Throws Error(kInvalidArgument) unless 0 <= shard_index < shard_num and parallel is 1 to 1024.
+  Saver(std::int64_t shard_index, std::int64_t shard_num, std::int64_t parallel, std::filesystem::path path);
+
+  void configure(SaveOptions options) { options_ = std::move(options); }
+  const SaveOptions& options() const { return options_; }
+  std::int64_t shard_index() const { return static_cast<std::int64_t>(shard_index_); }
+  std::int64_t shard_num() const { return static_cast<std::int64_t>(shard_num_); }
+
+  // The blocks of this shard: those of every table as it is now, then the dense tensors, which only shard 0 contributes.
+  std::vector<WriteBlock> make_write_blocks(std::span<const std::shared_ptr<HashTable>> tables,
+                                            std::vector<NewTensor> tensors) const;
+
+  // Writes the blocks of this shard with `parallel` threads to at most as many files. The directory is created when it is
+  // missing. Returns on shard 0 when the checkpoint is complete and in place, on the others when their part of it is;
+  // those wait for shard 0 only when no attempt is given. Throws Error: kInvalidArgument for blocks that cannot be in
+  // one checkpoint, kConflict when the directory holds what may not be replaced or another save is running in it, kIo,
+  // also when a shard does not come within the timeout, kCancelled. Whatever happens, the checkpoint that was there
+  // before stays until the new one takes its place.
+  void save(std::span<const WriteBlock> blocks) const;
+
+ private:
+  std::uint64_t shard_index_;
+  std::uint64_t shard_num_;
+  unsigned parallel_;
+  std::filesystem::path path_;
+  SaveOptions options_;
+};
+
+}  // namespace weightstore

@@ -1,0 +1,68 @@
+#include <memory>
+#include <string>
+
+#include "bindings.h"
+#include "memory.h"
+#include "py_object.h"
+#include "py_producer.h"
+#include "weightstore/byte_producer.h"
+#include "weightstore/reader.h"
+#include "weightstore/transform.h"
+
+namespace weightstore::python {
+
+namespace {
+
+using Producer = std::shared_ptr<ByteProducer>;
+
+Producer of_buffer(const py::object& data) {
+  SharedBytes held = buffer_bytes(data);
+  return resident_bytes(held.bytes, std::move(held.owner));
+}
+
+Producer of_memory(std::uintptr_t address, std::size_t nbytes, py::object owner) {
+  return resident_bytes({reinterpret_cast<const std::byte*>(address), nbytes}, share(std::move(owner)));
+}
+
+Producer of_tensor(const Reader& reader, std::size_t tensor) {
+  const TensorTable& table = reader.table();
+  if (tensor >= table.size()) throw py::index_error("the file has " + std::to_string(table.size()) + " tensors");
+  return source_bytes(table.sources()[table.source_of(tensor)], table.begin(tensor), table.nbytes(tensor));
+}
+
+Memory read(ByteProducer& producer) {
+  py::gil_scoped_release nogil;
+  Memory out = allocate_memory(producer.size());
+  if (out.size() != 0) producer.fill(0, {out.data(), out.size()});
+  producer.finished();
+  return out;
+}
+
+}  // namespace
+
+void init_producer(py::module_& m) {
+  py::class_<ByteProducer, Producer>(m, "Producer", "Bytes that are made when they are written, block by block.")
+      .def_static("buffer", &of_buffer, py::arg("data"), "The memory of a contiguous buffer.")
+      .def_static("memory", &of_memory, py::arg("address"), py::arg("nbytes"), py::arg("owner"),
+                  "Memory that `owner` keeps alive.")
+      .def_static("deferred", &callable_bytes, py::arg("nbytes"), py::arg("produce"),
+                  "What produce() returns: a buffer, or an iterable of buffers.")
+      .def_static("tensor", &of_tensor, py::arg("reader"), py::arg("tensor"),
+                  "A tensor of a file, read as it is written.")
+      .def_property_readonly("nbytes", &ByteProducer::size)
+      .def(
+          "cast",
+          [](const Producer& bytes, const std::string& from, const std::string& to) {
+            return cast_bytes(bytes, dtype_named(from), dtype_named(to));
+          },
+          py::arg("from_dtype"), py::arg("to_dtype"))
+      .def(
+          "transpose",
+          [](const Producer& bytes, const std::string& dtype, std::uint64_t rows, std::uint64_t columns) {
+            return transposed_bytes(bytes, item_bytes_of(dtype), rows, columns);
+          },
+          py::arg("dtype"), py::arg("rows"), py::arg("columns"))
+      .def("read", &read, "All of it, in new memory.");
+}
+
+}  // namespace weightstore::python

@@ -1,0 +1,212 @@
+// Reading the tree, and the checks that need all of it: nothing contains itself, nothing is nested too deeply, no dict
+// has a key twice.
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <string>
+
+#include "codec/pickle_check.h"
+#include "codec/pickle_vm.h"
+#include "name_hash.h"
+#include "weightstore/error.h"
+
+namespace weightstore {
+
+std::int64_t PickleTree::integer(Node node) const {
+  const Cell& cell = nodes_[node];
+  return static_cast<std::int64_t>(std::uint64_t{cell.high} << 32 | cell.low);
+}
+
+double PickleTree::number(Node node) const { return std::bit_cast<double>(integer(node)); }
+
+std::string_view PickleTree::text(Node node) const {
+  const Cell& cell = nodes_[node];
+  return {bytes_ + cell.low, cell.length()};
+}
+
+std::size_t PickleTree::count(Node node) const {
+  return kind(node) == PickleKind::kObject ? objects_[nodes_[node].low].count : nodes_[node].length();
+}
+
+std::optional<PickleTree::Node> PickleTree::state(Node node) const {
+  const Node state = objects_[nodes_[node].low].state;
+  if (state == kNoNode) return std::nullopt;
+  return state;
+}
+
+PickleTree::Items PickleTree::items(Node node) const {
+  Items items;
+  items.tree_ = this;
+  items.next_ = kNoNode;
+  const Cell& cell = nodes_[node];
+  switch (cell.kind()) {
+    case PickleKind::kTuple:
+      items.position_ = cell.low;
+      items.left_ = cell.length();
+      break;
+    case PickleKind::kList:
+    case PickleKind::kDict:
+    case PickleKind::kSet:
+      items.next_ = cell.low;
+      break;
+    case PickleKind::kObject:
+      items.next_ = objects_[cell.low].first;
+      break;
+    default:
+      break;
+  }
+  return items;
+}
+
+bool PickleTree::Items::next(Node& item) {
+  while (left_ == 0) {
+    if (next_ == kNoNode) return false;
+    const Chunk& chunk = tree_->chunks_[next_];
+    position_ = chunk.begin;
+    left_ = chunk.count;
+    next_ = chunk.next;
+  }
+  --left_;
+  item = tree_->pool_[position_++];
+  return true;
+}
+
+PickleChecker::PickleChecker(const PickleTree& tree, std::uint32_t max_depth)
+    : tree_(tree),
+      max_depth_(max_depth),
+      seed_(reinterpret_cast<std::uintptr_t>(tree.bytes_) * 0x9E3779B97F4A7C15u ^
+            static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count())),
+      heights_(tree.nodes_.size(), 0) {}
+
+// Depth first, without recursion. A node's height is one more than that of its highest part; a node that is met again
+// counts with the height it has, so that sharing costs nothing.
+void PickleChecker::run() {
+  std::vector<Frame> path;
+  enter(path, tree_.root());
+  while (!path.empty()) {
+    Frame& frame = path.back();
+    Node child;
+    if (!next_child(frame, child)) {
+      const std::uint32_t height = frame.height + 1;
+      heights_[frame.node] = static_cast<std::uint8_t>(height);
+      path.pop_back();
+      if (!path.empty() && path.back().height < height) path.back().height = height;
+      continue;
+    }
+    if (heights_[child] == kOpen) {
+      throw Error(ErrorCode::kUnsupported, "the pickle has a value that contains itself");
+    }
+    if (heights_[child] == 0) {
+      enter(path, child);
+    } else {
+      frame.height = std::max<std::uint32_t>(frame.height, heights_[child]);
+      if (path.size() + heights_[child] > max_depth_) fail_depth();
+    }
+  }
+}
+
+void PickleChecker::fail_depth() const {
+  throw Error(ErrorCode::kLimit, "values nested more than " + std::to_string(max_depth_) + " deep");
+}
+
+void PickleChecker::enter(std::vector<Frame>& path, Node node) {
+  if (path.size() >= max_depth_) fail_depth();
+  const PickleKind kind = tree_.kind(node);
+  if (kind < PickleKind::kTuple || kind == PickleKind::kGlobal) {
+    heights_[node] = 1;
+    if (!path.empty() && path.back().height == 0) path.back().height = 1;
+    return;
+  }
+  if (kind == PickleKind::kDict || (kind == PickleKind::kObject && tree_.holds_mapping(node))) check_keys(node);
+  if (kind == PickleKind::kSet) check_elements(node);
+  heights_[node] = kOpen;
+  path.push_back({node, 0, 0, tree_.items(node)});
+}
+
+bool PickleChecker::next_child(Frame& frame, Node& child) {
+  const PickleKind kind = tree_.kind(frame.node);
+  if (kind == PickleKind::kPersistent) {
+    child = tree_.persistent_id(frame.node);
+    return frame.stage++ == 0;
+  }
+  if (kind == PickleKind::kObject) {
+    const std::uint32_t stage = frame.stage++;
+    if (stage == 0) child = tree_.callable(frame.node);
+    if (stage == 1) child = tree_.arguments(frame.node);
+    if (stage < 2) return true;
+    const auto state = tree_.state(frame.node);
+    if (stage == 2 && state) {
+      child = *state;
+      return true;
+    }
+  }
+  return frame.items.next(child);
+}
+
+void PickleChecker::check_elements(Node node) const {
+  auto items = tree_.items(node);
+  for (Node item; items.next(item);) require_hashable(item);
+}
+
+void PickleChecker::require_hashable(Node key) const {
+  const PickleKind kind = tree_.kind(key);
+  if (kind != PickleKind::kList && kind != PickleKind::kDict && kind != PickleKind::kSet) return;
+  throw Error(ErrorCode::kCorrupt, "a list, dict or set as the key of a dict or the element of a set");
+}
+
+// Keys are equal as Python finds them equal: True is 1, and 1.0 too. Tuples and objects are not compared.
+bool PickleChecker::same_key(const Key& a, const Key& b) const {
+  return a.kind == b.kind && (a.kind == PickleKind::kInt ? a.number == b.number : tree_.text(a.node) == tree_.text(b.node));
+}
+
+std::optional<PickleChecker::Key> PickleChecker::key_of(Node node) const {
+  switch (tree_.kind(node)) {
+    case PickleKind::kBool:
+      return Key{PickleKind::kInt, node, tree_.boolean(node) ? 1 : 0};
+    case PickleKind::kInt:
+      return Key{PickleKind::kInt, node, tree_.integer(node)};
+    case PickleKind::kFloat: {
+      const double number = tree_.number(node);
+      if (!(number >= -9.2e18 && number <= 9.2e18)) return std::nullopt;
+      const auto whole = static_cast<std::int64_t>(number);
+      if (static_cast<double>(whole) != number) return std::nullopt;
+      return Key{PickleKind::kInt, node, whole};
+    }
+    case PickleKind::kText:
+    case PickleKind::kBytes:
+      return Key{tree_.kind(node), node, 0};
+    default:
+      return std::nullopt;
+  }
+}
+
+void PickleChecker::check_keys(Node node) {
+  const std::size_t keys = tree_.count(node) / 2;
+  std::size_t capacity = 8;
+  while (capacity < 2 * keys) capacity *= 2;
+  slots_.assign(capacity, kFree);
+  auto items = tree_.items(node);
+  for (Node item; items.next(item);) {
+    Node value;
+    items.next(value);
+    require_hashable(item);
+    const auto key = key_of(item);
+    if (!key) continue;
+    const std::uint64_t hash =
+        key->kind == PickleKind::kInt
+            ? hash_name({reinterpret_cast<const char*>(&key->number), sizeof(key->number)}, seed_)
+            : hash_name(tree_.text(item), seed_);
+    std::size_t slot = hash & (capacity - 1);
+    for (; slots_[slot] != kFree; slot = (slot + 1) & (capacity - 1)) {
+      if (!same_key(*key_of(slots_[slot]), *key)) continue;
+      const bool text = key->kind == PickleKind::kText;
+      throw Error(ErrorCode::kCorrupt, "a dict has the key '" +
+                                           (text ? printable(tree_.text(item)) : std::to_string(key->number)) +
+                                           "' twice");
+    }
+    slots_[slot] = item;
+  }
+}
+
+}  // namespace weightstore

@@ -1,0 +1,99 @@
+#pragma once
+
+// What the three kinds of files have in common: one pickle of the whole object, and storages that it refers to.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "codec/pickle_vm.h"
+#include "weightstore/byte_source.h"
+#include "weightstore/dtype.h"
+#include "weightstore/pytorch.h"
+
+namespace weightstore::pytorch {
+
+using Node = PickleTree::Node;
+
+// The bytes that tensors are views of.
+struct Storage {
+  std::uint64_t begin = 0;  // in the file
+  std::uint64_t nbytes = 0;
+  std::optional<DType> dtype;  // none for an untyped one
+  std::uint32_t number = 0;    // the same for all references to the same bytes
+};
+
+// A tensor as the file describes it: elements of a storage, `strides` apart.
+struct TensorLayout {
+  DType dtype = DType::kU8;
+  Storage storage;
+  std::uint64_t offset = 0;  // in elements, as the strides
+  Shape shape;
+  Shape strides;
+  bool conjugate = false;
+  bool negate = false;
+};
+
+class Container {
+ public:
+  virtual ~Container() = default;
+
+  // The object's pickle and its place in the file.
+  ConstBytes pickle() const { return std::as_bytes(std::span(pickle_)); }
+  std::uint64_t pickle_offset() const { return pickle_offset_; }
+  bool big_endian() const { return big_endian_; }
+
+  // Finds and checks everything that the tree refers to. Called once, before the following.
+  virtual void bind(const PickleTree& tree, const Options& options) = 0;
+
+  // What a persistent id stands for, or nullptr when it is something else.
+  const Storage* storage(Node persistent) const;
+  virtual const TensorLayout* tensor(Node) const { return nullptr; }
+
+ protected:
+  std::string pickle_;
+  std::uint64_t pickle_offset_ = 0;
+  bool big_endian_ = false;
+  std::vector<std::pair<Node, Storage>> storages_;  // ascending
+};
+
+// Each throws kCorrupt, kLimit or kUnsupported. The source outlives the container.
+std::unique_ptr<Container> open_zip(const ByteSource& source, const Limits& limits);
+std::unique_ptr<Container> open_stream(const ByteSource& source, const Limits& limits);
+std::unique_ptr<Container> open_tar(const ByteSource& source, const Limits& limits);
+std::vector<StorageChecksum> read_zip_checksums(const ByteSource& source, const Limits& limits);
+// Decides by the first bytes.
+std::unique_ptr<Container> open_container(const ByteSource& source, const Limits& limits);
+
+// ---- shared by them ------------------------------------------------------------------------------------------------
+
+// The persistent id of a storage.
+struct StorageId {
+  std::uint16_t storage_class = 0;  // a global of kind kStorage
+  std::string_view key;
+  std::uint64_t numel = 0;
+  struct View {
+    std::uint64_t offset = 0;
+    std::uint64_t numel = 0;
+  };
+  std::optional<View> view;  // streams only
+};
+// nullopt for the other kind of id, a class given by its source, when `options` says to pass over it.
+std::optional<StorageId> parse_storage_id(const PickleTree& tree, Node id, bool stream, const Options& options);
+
+// The class's element type, none when untyped. Throws kUnsupported for quantized storages.
+std::optional<DType> storage_dtype(const PickleTree& tree, std::uint16_t storage_class);
+// Bytes of one element of a storage.
+std::uint64_t item_bytes(std::optional<DType> dtype);
+
+// An integer that must not be negative.
+std::uint64_t natural(const PickleTree& tree, Node node, const char* what);
+
+// The pickle at `offset`, read as far as it goes and no further than `limit` bytes.
+std::string read_pickle(const ByteSource& source, std::uint64_t offset, std::uint64_t end, std::uint64_t limit);
+
+}  // namespace weightstore::pytorch

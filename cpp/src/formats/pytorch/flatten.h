@@ -1,0 +1,52 @@
+#pragma once
+
+// From the saved object to names: where its tensors are, and what else it holds.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/pytorch/container.h"
+
+namespace weightstore::pytorch {
+
+// Finds all tensors of a tree. Names are the keys on the way, joined by dots: keys of dicts (text, or integers in
+// decimal), indexes of lists and tuples. A tree that is nothing but a tensor has the name "tensor". Of an opaque object
+// that is a torch.nn.Module the parameters, the persistent buffers and the modules inside are visited, as its
+// state_dict() does; of any other one only what it holds as a dict or a list.
+class Flattener {
+ public:
+  using Visit = std::function<void(const std::string& name, Node tensor)>;
+
+  // `visit` is called for each name, in the order of the tree. A subtree that several names lead to is visited as often;
+  // throws kLimit when that gets out of hand.
+  Flattener(const PickleTree& tree, const Container& container, Visit visit);
+  void run();
+
+ private:
+  void walk(Node node);
+  void walk_object(Node node);
+  void walk_mapping(Node node, const Node* left_out = nullptr);
+  void walk_sequence(Node node);
+  bool walk_module(Node node);
+  void descend(std::string_view key, Node node);
+  bool holds_tensor(Node node);
+  bool find_tensor(Node node);
+  bool any_item_holds_tensor(Node node);
+
+  const PickleTree& tree_;
+  const Container& container_;
+  const Visit visit_;
+  std::string name_;
+  bool at_root_ = true;
+  std::vector<std::uint8_t> known_;  // by node: 0 unknown, 1 no tensor inside, 2 some
+  std::uint64_t steps_left_;
+  std::uint64_t name_bytes_left_;
+};
+
+// The value under a text key of a dict or dict-like object, or nullopt.
+std::optional<Node> find_key(const PickleTree& tree, Node mapping, std::string_view key);
+
+}  // namespace weightstore::pytorch

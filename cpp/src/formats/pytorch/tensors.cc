@@ -1,0 +1,260 @@
+#include "formats/pytorch/tensors.h"
+
+#include <bit>
+#include <string>
+
+#include "codec/checked.h"
+#include "formats/pytorch/gather_source.h"
+#include "formats/pytorch/globals.h"
+#include "weightstore/error.h"
+
+namespace weightstore::pytorch {
+namespace {
+
+Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
+Error unsupported(std::string message) { return Error(ErrorCode::kUnsupported, std::move(message)); }
+
+std::optional<GlobalKind> called(const PickleTree& tree, Node node) {
+  if (tree.kind(node) != PickleKind::kObject) return std::nullopt;
+  const Node callable = tree.callable(node);
+  if (tree.kind(callable) != PickleKind::kGlobal) return std::nullopt;
+  return kind_of(tree.global_id(callable));
+}
+
+bool is_complex(DType dtype) { return dtype == DType::kC32 || dtype == DType::kC64 || dtype == DType::kC128; }
+
+bool has_sign(DType dtype) {
+  return is_complex(dtype) || dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 ||
+         dtype == DType::kF64;
+}
+
+class TensorReader {
+ public:
+  TensorReader(const PickleTree& tree, const Container& container, const Limits& limits)
+      : tree_(tree), container_(container), limits_(limits) {}
+
+  TensorLayout read(Node node) {
+    if (tree_.kind(node) == PickleKind::kPersistent) {
+      if (const TensorLayout* layout = container_.tensor(node)) return *layout;
+      throw unsupported("a storage by itself, without a tensor");
+    }
+    return rebuild(*called(tree_, node), tree_.arguments(node));
+  }
+
+ private:
+  TensorLayout rebuild(GlobalKind kind, Node arguments) {
+    const std::size_t count = tree_.count(arguments);
+    switch (kind) {
+      case GlobalKind::kRebuildTensor:
+        require(count == 4);
+        return typed(arguments);
+      case GlobalKind::kRebuildTensorV2: {
+        require(count == 6 || count == 7);
+        require_grad(arguments);
+        TensorLayout layout = typed(arguments);
+        if (count == 7) read_flags(tree_.item(arguments, 6), layout);
+        return layout;
+      }
+      case GlobalKind::kRebuildTensorV3: {
+        require(count == 7 || count == 8);
+        require_grad(arguments);
+        TensorLayout layout = of_type(arguments, tree_.item(arguments, 6));
+        if (count == 8) read_flags(tree_.item(arguments, 7), layout);
+        return layout;
+      }
+      case GlobalKind::kRebuildParameter: {
+        require(count == 3 || count == 4);
+        const Node tensor = tree_.item(arguments, 0);
+        require(is_tensor(tree_, container_, tensor));
+        return read(tensor);
+      }
+      case GlobalKind::kRebuildFromType: {
+        require(count == 4);
+        const Node function = tree_.item(arguments, 0);
+        require(tree_.kind(function) == PickleKind::kGlobal);
+        require(tree_.kind(tree_.item(arguments, 1)) == PickleKind::kGlobal);
+        require(tree_.kind(tree_.item(arguments, 2)) == PickleKind::kTuple);
+        return rebuild(kind_of(tree_.global_id(function)), tree_.item(arguments, 2));
+      }
+      case GlobalKind::kRebuildQuantized:
+        throw unsupported("a quantized tensor; dequantize() it before it is saved");
+      case GlobalKind::kRebuildSparse:
+        throw unsupported("a sparse tensor; save its to_dense(), or its indices and values");
+      case GlobalKind::kRebuildNested:
+        throw unsupported("a nested tensor; save its parts");
+      case GlobalKind::kRebuildMeta:
+        throw unsupported("a tensor on the meta device, which has a shape but no values");
+      default:
+        throw corrupt("a tensor made by a function that makes none");
+    }
+  }
+
+  void require(bool right) const {
+    if (!right) throw corrupt("arguments that make no tensor");
+  }
+
+  void require_grad(Node arguments) const {
+    require(tree_.kind(tree_.item(arguments, 4)) == PickleKind::kBool);
+    require(tree_.kind(tree_.item(arguments, 5)) == PickleKind::kObject ||
+            tree_.kind(tree_.item(arguments, 5)) == PickleKind::kDict ||
+            tree_.kind(tree_.item(arguments, 5)) == PickleKind::kNone);
+  }
+
+  TensorLayout typed(Node arguments) {
+    TensorLayout layout = dense(arguments);
+    if (!layout.storage.dtype) throw corrupt("a tensor of an untyped storage without a type");
+    layout.dtype = *layout.storage.dtype;
+    return layout;
+  }
+
+  TensorLayout of_type(Node arguments, Node dtype) {
+    require(tree_.kind(dtype) == PickleKind::kGlobal && kind_of(tree_.global_id(dtype)) == GlobalKind::kDType);
+    const auto known = dtype_of(tree_.global_id(dtype));
+    if (!known) throw unsupported("elements of the type torch." + std::string(tree_.global_name(dtype)));
+    TensorLayout layout = dense(arguments);
+    if (layout.storage.dtype && layout.storage.dtype != known) throw corrupt("a tensor and its storage are of different types");
+    layout.dtype = *known;
+    return layout;
+  }
+
+  TensorLayout dense(Node arguments) {
+    TensorLayout layout;
+    const Node storage = tree_.item(arguments, 0);
+    require(tree_.kind(storage) == PickleKind::kPersistent);
+    const Storage* found = container_.storage(storage);
+    if (found == nullptr) throw corrupt("a tensor of what is no storage");
+    layout.storage = *found;
+    layout.offset = natural(tree_, tree_.item(arguments, 1), "the offset of a tensor");
+    read_numbers(tree_.item(arguments, 2), layout.shape, "a dimension");
+    read_numbers(tree_.item(arguments, 3), layout.strides, "a stride");
+    require(layout.shape.size() == layout.strides.size());
+    return layout;
+  }
+
+  void read_numbers(Node node, Shape& out, const char* what) const {
+    if (called(tree_, node) == GlobalKind::kSize) node = tree_.item(tree_.arguments(node), 0);
+    require(tree_.kind(node) == PickleKind::kTuple);
+    if (tree_.count(node) > limits_.rank) {
+      throw Error(ErrorCode::kLimit, "a tensor of " + std::to_string(tree_.count(node)) + " dimensions");
+    }
+    out.resize(tree_.count(node));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = natural(tree_, tree_.item(node, i), what);
+  }
+
+  // {"conj": True} and {"neg": True}: what torch had not done yet when it saved.
+  void read_flags(Node node, TensorLayout& layout) const {
+    require(tree_.kind(node) == PickleKind::kDict);
+    auto items = tree_.items(node);
+    for (Node key; items.next(key);) {
+      Node value;
+      items.next(value);
+      require(tree_.kind(key) == PickleKind::kText && tree_.kind(value) == PickleKind::kBool);
+      if (tree_.text(key) == "conj") {
+        layout.conjugate = tree_.boolean(value);
+      } else if (tree_.text(key) == "neg") {
+        layout.negate = tree_.boolean(value);
+      } else {
+        throw unsupported("a tensor with the unknown property '" + printable(tree_.text(key)) + "'");
+      }
+    }
+    if (layout.conjugate && !is_complex(layout.dtype)) throw corrupt("a conjugate of what is not complex");
+    if (layout.negate && !has_sign(layout.dtype)) throw corrupt("a negative of what has no sign");
+  }
+
+  const PickleTree& tree_;
+  const Container& container_;
+  const Limits& limits_;
+};
+
+// Bytes of the storage, from its beginning, that the tensor needs. Its element count is not zero.
+std::optional<std::uint64_t> needed_bytes(const TensorLayout& layout, std::uint64_t item) {
+  std::optional<std::uint64_t> last = layout.offset;
+  for (std::size_t i = 0; i < layout.shape.size() && last; ++i) {
+    const auto reach = checked_mul(layout.shape[i] - 1, layout.strides[i]);
+    last = reach ? checked_add(*last, *reach) : std::nullopt;
+  }
+  const auto count = last ? checked_add(*last, 1) : std::nullopt;
+  return count ? checked_mul(*count, item) : std::nullopt;
+}
+
+bool is_contiguous(const TensorLayout& layout) {
+  std::uint64_t expected = 1;
+  for (std::size_t i = layout.shape.size(); i-- > 0;) {
+    if (layout.shape[i] == 1) continue;
+    if (layout.strides[i] != expected) return false;
+    expected *= layout.shape[i];
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_tensor(const PickleTree& tree, const Container& container, Node node) {
+  if (tree.kind(node) == PickleKind::kPersistent) {
+    return container.tensor(node) != nullptr || container.storage(node) != nullptr;
+  }
+  const auto kind = called(tree, node);
+  return kind && *kind >= GlobalKind::kRebuildTensor;
+}
+
+TensorLayout read_tensor(const PickleTree& tree, const Container& container, Node node, const Limits& limits) {
+  return TensorReader(tree, container, limits).read(node);
+}
+
+void TensorPlacer::check_width(const TensorLayout& layout, std::uint64_t width) {
+  if (layout.storage.dtype) return;
+  if (widths_.size() <= layout.storage.number) widths_.resize(layout.storage.number + std::size_t{1});
+  std::uint8_t& known = widths_[layout.storage.number];
+  if (known != 0 && known != width) {
+    throw unsupported("one storage in the other byte order, under types of different sizes: there is no telling which bytes "
+                      "to exchange");
+  }
+  known = static_cast<std::uint8_t>(width);
+}
+
+void TensorPlacer::place(std::string_view name, const TensorLayout& layout) {
+  const std::uint64_t item = item_bytes(layout.dtype);
+  const std::uint64_t number = is_complex(layout.dtype) ? item / 2 : item;
+  Shape shape = layout.shape;
+  // torch counts pairs of 4-bit elements.
+  if (layout.dtype == DType::kF4) {
+    if (shape.empty()) shape.push_back(1);
+    const auto doubled = checked_mul(shape.back(), 2);
+    if (!doubled) throw corrupt("a dimension of more than 2^64 elements");
+    shape.back() = *doubled;
+  }
+  const auto nbytes = contiguous_bytes(layout.dtype, shape);
+  if (!nbytes) throw Error(ErrorCode::kLimit, "a tensor of more than 2^64 bits");
+  TensorTable::NewTensor tensor{name, layout.dtype, shape, 0, layout.storage.begin, layout.storage.begin, {}, {}};
+  if (*nbytes == 0) return table_.add(tensor);
+
+  const auto needed = needed_bytes(layout, item);
+  if (!needed || *needed > layout.storage.nbytes) {
+    throw corrupt("needs " + (needed ? std::to_string(*needed) : std::string("more than 2^64")) +
+                  " bytes of its storage, which has " + std::to_string(layout.storage.nbytes))
+        .at_offset(layout.storage.begin);
+  }
+  const bool swapped = (std::endian::native == std::endian::big) != big_endian_ && number > 1;
+  if (big_endian_) check_width(layout, number);
+  tensor.begin = layout.storage.begin + layout.offset * item;
+  tensor.end = tensor.begin + *nbytes;
+  if (is_contiguous(layout) && !swapped && !layout.conjugate && !layout.negate) return table_.add(tensor);
+
+  Gather gather;
+  gather.begin = tensor.begin;
+  gather.item = item;
+  gather.swap = swapped ? number : 1;
+  for (std::size_t i = 0; i < layout.shape.size(); ++i) gather.dims.push_back({layout.shape[i], layout.strides[i]});
+  if (layout.conjugate || layout.negate) {
+    gather.sign = number;
+    gather.sign_even = layout.negate;
+    gather.sign_odd = layout.negate != layout.conjugate;
+  }
+  if (!is_complex(layout.dtype)) gather.sign_odd = gather.sign_even;
+  tensor.source = table_.add_source(gather_source(file_, std::move(gather)));
+  tensor.begin = 0;
+  tensor.end = *nbytes;
+  table_.add(tensor);
+}
+
+}  // namespace weightstore::pytorch

@@ -1,0 +1,160 @@
+// Since torch 1.6: a ZIP archive with one root folder; `data.pkl` is the object, `data/<key>` the storages.
+
+#include <charconv>
+#include <string>
+
+#include "codec/checked.h"
+#include "codec/zip_directory.h"
+#include "formats/pytorch/container.h"
+#include "formats/pytorch/globals.h"
+#include "weightstore/error.h"
+
+namespace weightstore::pytorch {
+namespace {
+
+constexpr std::uint64_t kSmallRecord = 64;
+constexpr int kNewestVersion = 10;
+
+Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
+
+class ZipContainer final : public Container {
+ public:
+  ZipContainer(const ByteSource& source, const Limits& limits)
+      : directory_(ZipDirectory::read(source, {limits.pytorch_records, limits.pytorch_pickle_bytes})) {
+    find_root();
+    check_version(source);
+    read_byte_order(source);
+    const std::size_t record = *directory_.find(root_ + "data.pkl");
+    if (directory_[record].size > limits.pytorch_pickle_bytes) {
+      throw Error(ErrorCode::kLimit, "a pickle of " + std::to_string(directory_[record].size) + " bytes; the limit is " +
+                                         std::to_string(limits.pytorch_pickle_bytes));
+    }
+    pickle_ = directory_.content(source, record);
+    pickle_offset_ = directory_[record].begin;
+  }
+
+  std::vector<StorageChecksum> checksums() const {
+    std::vector<StorageChecksum> result;
+    const std::string data = root_ + "data/";
+    for (std::size_t i = 0; i < directory_.size(); ++i) {
+      const ZipRecord& record = directory_[i];
+      if (!record.name.starts_with(data)) continue;
+      result.push_back({std::string(record.name), record.begin, record.end(), std::nullopt});
+      if (record.has_crc()) result.back().crc = record.crc;
+    }
+    return result;
+  }
+
+  void bind(const PickleTree& tree, const Options& options) override {
+    std::vector<Use> uses(directory_.size());
+    std::string name = root_ + "data/";
+    const std::size_t prefix = name.size();
+    for (std::size_t i = 0; i < tree.node_count(); ++i) {
+      const auto node = static_cast<Node>(i);
+      if (tree.kind(node) != PickleKind::kPersistent) continue;
+      const auto id = parse_storage_id(tree, tree.persistent_id(node), false, options);
+      name.resize(prefix);
+      name += id->key;
+      const auto record = directory_.find(name);
+      if (!record) throw corrupt("the archive has no record '" + printable(name) + "' for a storage");
+      storages_.emplace_back(node, storage_of(tree, *id, *record, uses[*record]));
+    }
+  }
+
+ private:
+  struct Use {
+    std::uint16_t storage_class = 0;
+    bool seen = false;
+  };
+
+  Storage storage_of(const PickleTree& tree, const StorageId& id, std::size_t number, Use& use) const {
+    const ZipRecord& record = directory_[number];
+    const std::string named = "storage '" + printable(id.key) + "' ";
+    Storage storage{record.begin, record.size, storage_dtype(tree, id.storage_class), static_cast<std::uint32_t>(number)};
+    if (use.seen && use.storage_class != id.storage_class) throw corrupt(named + "is referred to as of two types");
+    use = {id.storage_class, true};
+    const auto expected = checked_mul(id.numel, item_bytes(storage.dtype));
+    if (expected != record.size) {
+      throw corrupt(named + "has " + std::to_string(record.size) + " bytes; its " + std::to_string(id.numel) +
+                    " elements take " + (expected ? std::to_string(*expected) : "more than 2^64"))
+          .at_offset(record.begin);
+    }
+    return storage;
+  }
+
+  // All records are below one folder, which has any name.
+  void find_root() {
+    for (std::size_t i = 0; i < directory_.size(); ++i) {
+      const std::string_view name = directory_[i].name;
+      const std::size_t slash = name.find('/');
+      if (slash != std::string_view::npos && name.substr(slash + 1) == "data.pkl") root_ = name.substr(0, slash + 1);
+    }
+    if (root_.empty()) {
+      throw Error(ErrorCode::kUnsupported,
+                  "this is a ZIP archive without a data.pkl, so torch.save() did not write it; numpy.savez() may have");
+    }
+    const std::string data = root_ + "data/";
+    for (std::size_t i = 0; i < directory_.size(); ++i) {
+      const ZipRecord& record = directory_[i];
+      if (!record.name.starts_with(root_)) {
+        throw corrupt("record '" + printable(record.name) + "' lies outside of the folder '" + printable(root_) + "'")
+            .at_offset(record.begin);
+      }
+      if (record.deflated && record.name.starts_with(data)) {
+        throw Error(ErrorCode::kUnsupported,
+                    "record '" + printable(record.name) + "' is compressed; torch.save() stores tensors as they are")
+            .at_offset(record.begin);
+      }
+    }
+    if (directory_.find(root_ + "constants.pkl")) {
+      throw Error(ErrorCode::kUnsupported,
+                  "this is a TorchScript archive, a program with its weights; load it with torch.jit.load() where it is "
+                  "trusted and save its state_dict()");
+    }
+  }
+
+  std::optional<std::string> small_record(const ByteSource& source, const char* name) const {
+    const auto record = directory_.find(root_ + name);
+    if (!record) return std::nullopt;
+    if (directory_[*record].size > kSmallRecord) throw corrupt(std::string("record '") + name + "' is too long");
+    return directory_.content(source, *record);
+  }
+
+  void check_version(const ByteSource& source) const {
+    const auto text = small_record(source, "version");
+    if (!text) throw corrupt("the archive has no record 'version'");
+    int version = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), version);
+    const std::string_view rest(end, static_cast<std::size_t>(text->data() + text->size() - end));
+    if (error != std::errc() || (!rest.empty() && rest != "\n") || version < 1) {
+      throw corrupt("the record 'version' says '" + printable(*text) + "'");
+    }
+    if (version > kNewestVersion) {
+      throw Error(ErrorCode::kUnsupported, "archive version " + std::to_string(version) + "; versions up to " +
+                                               std::to_string(kNewestVersion) + " are read");
+    }
+  }
+
+  // Absent before torch 2.1, which only wrote little-endian.
+  void read_byte_order(const ByteSource& source) {
+    const auto text = small_record(source, "byteorder");
+    if (!text || *text == "little") return;
+    if (*text != "big") throw corrupt("the record 'byteorder' says '" + printable(*text) + "', not 'little' or 'big'");
+    big_endian_ = true;
+  }
+
+  ZipDirectory directory_;
+  std::string root_;  // with its slash
+};
+
+}  // namespace
+
+std::unique_ptr<Container> open_zip(const ByteSource& source, const Limits& limits) {
+  return std::make_unique<ZipContainer>(source, limits);
+}
+
+std::vector<StorageChecksum> read_zip_checksums(const ByteSource& source, const Limits& limits) {
+  return ZipContainer(source, limits).checksums();
+}
+
+}  // namespace weightstore::pytorch

@@ -1,0 +1,95 @@
+#include "pager/load.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "io/checked_io.h"
+#include "pager/buffer_pool.h"
+
+namespace weightstore::pager {
+namespace {
+
+// Chunks are one to two of these: small enough to share a tensor between threads, large enough to keep a device busy.
+constexpr std::uint64_t kChunkBytes = io::kBlockBytes;
+// Around the page cache one request at a time leaves the device idle between them.
+constexpr std::uint64_t kDirectChunkBytes = 1 << 20;
+
+constexpr std::uint64_t kNumberAlignment = 8;  // of the widest element
+constexpr std::uint64_t kMemoryAlignment = 64;
+
+std::uint64_t round_up(std::uint64_t n, std::uint64_t alignment) { return (n + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+LoadPlan LoadPlan::make(const ByteSource& source, io::DirectFile* direct, std::uint64_t offset, std::uint64_t size) {
+  LoadPlan plan{&source, nullptr, offset, size, 0};
+  if (source.descriptor() < 0 || size < BufferPool::kPooled) return plan;
+  const std::uint64_t in_page = offset % io::kDirectAlignment;
+  if (in_page % kNumberAlignment == 0) {
+    plan.padding = in_page;
+    plan.direct = direct;
+  } else {
+    // Numbers must be aligned in memory even where they are not in the file. The distance from the place in the file's
+    // page stays clear of what copies_slowly() warns of.
+    plan.padding = round_up(in_page, kMemoryAlignment) + kMemoryAlignment;
+  }
+  return plan;
+}
+
+std::uint64_t LoadPlan::buffer_bytes() const {
+  const std::uint64_t bytes = padding + size;
+  return bytes < BufferPool::kPooled ? bytes : round_up(bytes, io::kDirectAlignment);
+}
+
+void Load::start(const LoadPlan& plan, std::byte* memory) {
+  plan_ = plan;
+  memory_ = memory;
+  const std::uint64_t length = plan.padding + plan.size;
+  const std::uint64_t usual = plan.direct != nullptr ? kDirectChunkBytes : kChunkBytes;
+  const std::uint64_t parts = std::max<std::uint64_t>(1, length / usual);
+  chunk_bytes_ = std::max(round_up((length + parts - 1) / parts, io::kDirectAlignment), io::kDirectAlignment);
+  chunk_count_ = std::max<std::uint64_t>(1, (length + chunk_bytes_ - 1) / chunk_bytes_);
+  remaining_.store(chunk_count_, std::memory_order_relaxed);
+  started_.store(true, std::memory_order_release);
+}
+
+bool Load::has_chunks() const {
+  return started_.load(std::memory_order_acquire) && next_.load(std::memory_order_relaxed) < chunk_count_;
+}
+
+void Load::read(const std::function<bool()>& pause) {
+  if (!started_.load(std::memory_order_acquire)) return;
+  while (!pause || !pause()) {
+    const std::uint64_t chunk = next_.fetch_add(1, std::memory_order_relaxed);
+    if (chunk >= chunk_count_) return;
+    try {
+      if (!failed_.load(std::memory_order_relaxed)) read_chunk(chunk);
+    } catch (...) {
+      if (!failed_.exchange(true)) error_ = std::current_exception();
+    }
+    if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) remaining_.notify_all();
+  }
+}
+
+void Load::read_chunk(std::uint64_t chunk) const {
+  // In bytes from the begin of the buffer, which is that of a page of the file when reads are direct.
+  const std::uint64_t begin = chunk * chunk_bytes_;
+  const std::uint64_t end = std::min(begin + chunk_bytes_, plan_.padding + plan_.size);
+  if (plan_.direct != nullptr && plan_.direct->usable() &&
+      plan_.direct->read(plan_.offset - plan_.padding + begin, end - begin, memory_ + begin)) {
+    return;
+  }
+  const std::uint64_t first = std::max(begin, plan_.padding);
+  if (first >= end) return;
+  plan_.source->read_at(plan_.offset + (first - plan_.padding), {memory_ + first, end - first});
+}
+
+void Load::finish() {
+  for (std::uint64_t left = remaining_.load(std::memory_order_acquire); left != 0;
+       left = remaining_.load(std::memory_order_acquire)) {
+    remaining_.wait(left, std::memory_order_acquire);
+  }
+  if (failed_.load(std::memory_order_acquire)) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+}  // namespace weightstore::pager

@@ -1,0 +1,236 @@
+// A save is committed in these steps. All shards take part in 1 to 3, shard 0 alone in the others.
+//
+//  1. Everybody knows the attempt's id: it was given, or shard 0 has published it in a file that it holds locked, so that
+//     nobody follows a dead one. Shard 0 holds the directory's lock, which keeps a second save out, and has removed what
+//     dead attempts left.
+//  2. Data files are written, checked, synced, under names that carry the attempt and that nothing else has.
+//  3. The shard's record is written: attempt, files with sizes and checksums of their headers, blocks. A shard that fails
+//     writes the reason instead.
+//  4. Shard 0 waits for the records of this attempt. A record counts when every file that it names is there and whole.
+//  5. The records are merged; blocks that two shards both have are refused.
+//  6. plain: the index is replaced, atomically. This is the commit: before it the old checkpoint is loaded, after it the
+//     new one.
+//     recis: the names that data files will get are written to a journal; the files are renamed, tensorkey.json and the
+//     description are written, and last the index. This is the commit.
+//  7. recis, over a checkpoint that is there: 2 to 6 happened in a directory beside it, and the two directories are
+//     exchanged. This is the commit.
+//  8. What is not needed any more is removed: records, journal, files of the checkpoint that was replaced.
+//
+// A crash before the commit leaves the old checkpoint as it was, and files that the next save removes (by their names, or
+// by the journal). A crash after it leaves the new checkpoint and, until the next save, files that nobody reads.
+
+#include "sharded/commit.h"
+
+#include <cerrno>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "codec/json.h"
+#include "io/atomic_file.h"
+#include "io/checked_io.h"
+#include "io/file_source.h"
+#include "io/text_file.h"
+#include "sharded/attempt.h"
+#include "sharded/checkpoint_index.h"
+#include "sharded/data_files.h"
+#include "sharded/layouts.h"
+#include "sharded/leftovers.h"
+#include "weightstore/error.h"
+
+namespace weightstore::sharded {
+namespace {
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
+}
+
+// Why the part that a record describes cannot be used; empty when it can.
+std::string problem_of(const ShardRecord& record, const ShardRecord& own, const std::filesystem::path& work,
+                       io::FileOps& ops) {
+  if (record.attempt != own.attempt || record.shard_num != own.shard_num || record.layout != own.layout) {
+    return "its record is of another save (attempt '" + printable(record.attempt) + "', " +
+           std::to_string(record.shard_num) + " shards, layout " + std::string(to_string(record.layout)) + ")";
+  }
+  for (const RecordedFile& file : record.files) {
+    if (file.name.find('/') != std::string::npos) return "its record names the file '" + printable(file.name) + "'";
+    try {
+      std::uint64_t data_bytes = 0;
+      for (const RecordedBlock& block : file.blocks) data_bytes = std::max(data_bytes, block.end);
+      check_data_file(work / file.name, file, data_bytes, ops);
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  return "";
+}
+
+void sync(const std::filesystem::path& directory, io::FileOps& ops) {
+  if (!io::sync_directory(directory.native(), ops)) {
+    throw io::io_error(errno, "cannot sync the directory", directory.native());
+  }
+}
+
+void commit_plain(const SavePlace& place, std::span<const ShardRecord> records, const SaveOptions& options,
+                  io::FileOps& ops) {
+  const std::string index = plain_index(records);
+  std::set<std::string> replaced = checkpoint_files(place.target, ops).value_or(std::set<std::string>());
+  ops.reached("records merged");
+  io::write_text_file(place.target / kPlainIndex, index, {options.durable, true}, ops);
+  ops.reached("index written");
+  replaced.erase(kPlainIndex);
+  for (const ShardRecord& record : records) {
+    for (const RecordedFile& file : record.files) replaced.erase(file.name);
+  }
+  for (const std::string& name : replaced) ops.unlink((place.target / name).c_str());
+}
+
+void commit_recis(const SavePlace& place, std::span<const ShardRecord> records, const SaveOptions& options,
+                  io::FileOps& ops) {
+  std::map<std::string, std::string> renames;
+  for (const ShardRecord& record : records) {
+    for (const RecordedFile& file : record.files) renames.emplace(file.name, recis_file_name(record, file));
+  }
+  const auto json = recis_json(records);
+  Value::List journal;
+  for (const auto& [from, to] : renames) journal.push_back(to);
+  for (const auto& [name, text] : json) journal.push_back(name);
+  ops.reached("records merged");
+  io::write_text_file(place.work / kJournal, json_encode(journal), {options.durable, true}, ops);
+  ops.reached("journal written");
+  try {
+    for (const auto& [from, to] : renames) {
+      if (ops.rename_new((place.work / from).c_str(), (place.work / to).c_str()) != 0) {
+        throw io::io_error(errno, "cannot give the data file its name", (place.work / to).native());
+      }
+      ops.reached("data renamed");
+    }
+    for (const auto& [name, text] : json) {
+      if (name == kRecisIndex) ops.reached("before index");
+      io::write_text_file(place.work / name, text, {options.durable, false}, ops);
+    }
+  } catch (...) {
+    // The other shards' files get their old names back, so that shard 0 may try again.
+    if (!is_there(place.work / kRecisIndex)) {
+      for (const auto& [from, to] : renames) ops.rename_new((place.work / to).c_str(), (place.work / from).c_str());
+      for (const auto& [name, text] : json) ops.unlink((place.work / name).c_str());
+      ops.unlink((place.work / kJournal).c_str());
+    }
+    throw;
+  }
+  ops.reached("index written");
+  ops.unlink((place.work / kJournal).c_str());
+}
+
+void swap(const SavePlace& place, std::string_view attempt, const SaveOptions& options, io::FileOps& ops) {
+  // Nothing of the save itself shall be in the new directory, which nobody cleans up while it is a good checkpoint.
+  remove_attempt(place.work, attempt, ops);
+  if (options.durable) sync(place.work, ops);
+  ops.reached("before swap");
+  if (ops.exchange(place.work.c_str(), place.target.c_str()) != 0) {
+    throw io::io_error(errno,
+                       "cannot exchange the old checkpoint for the new one in '" + place.work.native() +
+                           "'; save to a directory of its own that can be renamed",
+                       place.target.native());
+  }
+  if (options.durable) sync(place.target.parent_path(), ops);
+  ops.reached("swapped");
+  retire_directory(place.work, place.target, ops);
+}
+
+}  // namespace
+
+std::filesystem::path prepare_directory(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(path, unknown)) {
+    throw io::io_error(error ? error.value() : ENOTDIR, "cannot create the directory of the checkpoint", path.native());
+  }
+  const std::filesystem::path absolute = std::filesystem::canonical(path, error);
+  if (error) throw io::io_error(error.value(), "cannot find the directory of the checkpoint", path.native());
+  return absolute;
+}
+
+void refuse_existing(const std::filesystem::path& directory, const SaveOptions& options, io::FileOps& ops) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::kConflict, what).in_file(directory.native()).with_errno(EEXIST);
+  };
+  const bool has_recis = is_there(directory / kRecisIndex);
+  if (options.layout == CheckpointLayout::kPlain) {
+    if (has_recis) refuse("holds a checkpoint of the recis layout; save to another directory, or remove it first");
+    if (is_there(directory / kPlainIndex) && !options.overwrite && !is_own_index(directory / kPlainIndex, ops)) {
+      refuse("holds a set of shards that another tool wrote; save to another directory, or allow overwriting");
+    }
+    return;
+  }
+  if (!options.overwrite && (has_recis || is_there(directory / kPlainIndex))) {
+    refuse("holds a checkpoint; save to another directory, or allow overwriting");
+  }
+  if (options.overwrite && std::filesystem::current_path() == directory) {
+    refuse("is the current directory, which cannot be exchanged for another; save to a directory of its own");
+  }
+}
+
+SavePlace place_of(const std::filesystem::path& target, const SaveOptions& options, std::string_view attempt) {
+  const bool beside = options.layout == CheckpointLayout::kRecis && options.overwrite;
+  return {target, beside ? building_site(target, attempt) : target};
+}
+
+std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardRecord& own,
+                                         std::chrono::milliseconds timeout, const std::function<void()>& watch,
+                                         io::FileOps& ops) {
+  std::vector<ShardRecord> records(own.shard_num);
+  std::map<std::uint64_t, std::string> missing;  // shard, and what is known about it
+  for (std::uint64_t shard = 0; shard < own.shard_num; ++shard) missing.emplace(shard, "no record of it");
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    // Before the look, so that whatever came in time is seen.
+    const bool late = std::chrono::steady_clock::now() >= deadline;
+    for (auto it = missing.begin(); it != missing.end();) {
+      const std::filesystem::path path = place.work / record_name(own.attempt, it->first);
+      if (is_there(path)) {
+        ShardRecord record = decode_record(io::read_text_file(path, kMaxIndexBytes, ops));
+        if (!record.error.empty() && record.attempt == own.attempt) {
+          throw Error(ErrorCode::kIo, "shard " + std::to_string(it->first) + " failed: " + record.error)
+              .in_file(place.target.native());
+        }
+        it->second = problem_of(record, own, place.work, ops);
+        if (it->second.empty()) {
+          records[it->first] = std::move(record);
+          it = missing.erase(it);
+          continue;
+        }
+      }
+      ++it;
+    }
+    if (missing.empty()) return records;
+    if (watch) watch();
+    if (late) break;
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  std::string who;
+  for (const auto& [shard, why] : missing) {
+    who += (who.empty() ? "" : "; ") + std::string("shard ") + std::to_string(shard) + ": " + why;
+  }
+  throw Error(ErrorCode::kIo, std::to_string(missing.size()) + " of " + std::to_string(own.shard_num) +
+                                  " shards did not save their part within " + std::to_string(timeout.count()) +
+                                  " ms (" + who + ")")
+      .in_file(place.target.native())
+      .with_errno(ETIMEDOUT);
+}
+
+void commit(const SavePlace& place, std::span<const ShardRecord> records, const SaveOptions& options,
+            io::FileOps& ops) {
+  if (options.layout == CheckpointLayout::kPlain) {
+    commit_plain(place, records, options, ops);
+  } else {
+    commit_recis(place, records, options, ops);
+    if (place.swaps()) swap(place, records.front().attempt, options, ops);
+  }
+  remove_attempt(place.target, records.front().attempt, ops);
+  ops.reached("cleaned");
+}
+
+}  // namespace weightstore::sharded

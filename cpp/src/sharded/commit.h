@@ -1,0 +1,42 @@
+#pragma once
+
+// How the parts of a checkpoint become one.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sharded/shard_record.h"
+#include "weightstore/saver.h"
+
+namespace weightstore::sharded {
+
+// Where a save takes place.
+struct SavePlace {
+  std::filesystem::path target;  // the checkpoint's directory
+  std::filesystem::path work;    // where files are written: the target, or a directory that will be swapped with it
+
+  bool swaps() const { return work != target; }
+};
+
+// The directory as an absolute path without symlinks; it is created when missing.
+std::filesystem::path prepare_directory(const std::filesystem::path& path);
+
+// Throws Error(kConflict) when the directory holds something that these options do not allow to be replaced.
+void refuse_existing(const std::filesystem::path& directory, const SaveOptions& options, io::FileOps& ops);
+
+SavePlace place_of(const std::filesystem::path& target, const SaveOptions& options, std::string_view attempt);
+
+// Steps 4 and 5 of commit.cc, on shard 0.
+std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardRecord& own,
+                                         std::chrono::milliseconds timeout, const std::function<void()>& watch,
+                                         io::FileOps& ops);
+
+// Steps 6 to 8.
+void commit(const SavePlace& place, std::span<const ShardRecord> records, const SaveOptions& options, io::FileOps& ops);
+
+}  // namespace weightstore::sharded

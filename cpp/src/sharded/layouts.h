@@ -1,0 +1,37 @@
+#pragma once
+
+// The two layouts: how files are called, and the JSON that makes a set of them a checkpoint.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sharded/shard_record.h"
+
+namespace weightstore::sharded {
+
+inline constexpr const char* kPlainIndex = "model.safetensors.index.json";
+inline constexpr const char* kRecisIndex = "index";
+inline constexpr const char* kRecisKeys = "tensorkey.json";
+inline constexpr const char* kRecisDescription = "torch_rank_weights_embs_table_multi_shard.json";
+
+// The key in the Hugging Face index's metadata under which ours lies.
+inline constexpr const char* kPlainMetadataKey = "weightstore";
+
+// The text of model.safetensors.index.json. `records` are those of all shards, in order. Throws Error(kConflict) when two
+// shards have the same block.
+std::string plain_index(std::span<const ShardRecord> records);
+
+// A column's name in a file of the plain layout: "user.embedding/0-1024-65536".
+std::string plain_key(std::string_view table, std::string_view slot, const BucketRange& slice);
+
+// "model-000002-of-000004.safetensors".
+std::string recis_file_name(const ShardRecord& record, const RecordedFile& file);
+
+// The three JSON files, the index last.
+std::vector<std::pair<std::string, std::string>> recis_json(std::span<const ShardRecord> records);
+
+}  // namespace weightstore::sharded

@@ -1,0 +1,140 @@
+#include "sharded/leftovers.h"
+
+#include <vector>
+
+#include "codec/json.h"
+#include "io/text_file.h"
+#include "sharded/attempt.h"
+#include "sharded/checkpoint_index.h"
+#include "sharded/layouts.h"
+#include "sharded/shard_record.h"
+#include "weightstore/error.h"
+#include "weightstore/safetensors.h"
+
+namespace weightstore::sharded {
+namespace {
+
+constexpr std::string_view kSiteSuffix = ".weightstore-save";
+
+std::vector<std::string> names_in(const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().native());
+  }
+  return names;
+}
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
+}
+
+// Hidden files are never part of a checkpoint; of others that is known only when its index is.
+bool may_go(const std::string& name, const std::optional<std::set<std::string>>& needed) {
+  return name.starts_with(kHiddenPrefix) || (needed && !needed->contains(name));
+}
+
+// The files that a commit which did not come to its end was about to give their names.
+std::set<std::string> journaled_files(const std::filesystem::path& directory, io::FileOps& ops) {
+  std::set<std::string> files;
+  try {
+    const Value journal = json_decode(io::read_text_file(directory / kJournal, kMaxIndexBytes, ops));
+    const auto* list = journal.get_if<Value::List>();
+    for (const Value& item : list != nullptr ? *list : Value::List()) {
+      const auto* name = item.get_if<std::string>();
+      if (name != nullptr && name->find('/') == std::string::npos) files.insert(*name);
+    }
+  } catch (const Error&) {
+  }
+  return files;
+}
+
+void unlink_in(const std::filesystem::path& directory, const std::string& name, io::FileOps& ops) {
+  ops.unlink((directory / name).c_str());
+}
+
+void undo_journal(const std::filesystem::path& directory, io::FileOps& ops) {
+  for (const std::string& name : journaled_files(directory, ops)) unlink_in(directory, name, ops);
+  unlink_in(directory, kJournal, ops);
+}
+
+}  // namespace
+
+std::optional<std::set<std::string>> checkpoint_files(const std::filesystem::path& directory, io::FileOps& ops) {
+  std::set<std::string> files;
+  try {
+    if (is_there(directory / kPlainIndex)) {
+      const std::string text = io::read_text_file(directory / kPlainIndex, kMaxIndexBytes, ops);
+      files.insert(kPlainIndex);
+      const TextMap map = safetensors::parse_index(text).weight_map;
+      for (std::size_t i = 0; i < map.size(); ++i) files.emplace(map.value(i));
+    }
+    if (is_there(directory / kRecisIndex)) {
+      const Value index = json_decode(io::read_text_file(directory / kRecisIndex, kMaxIndexBytes, ops));
+      files.insert({kRecisIndex, kRecisKeys, kRecisDescription});
+      const auto* named = field(index, "file_index").get_if<Value::Map>();
+      if (named == nullptr) return std::nullopt;
+      for (const auto& [key, number] : *named) {
+        // From a file that anybody may have written: nothing outside of the directory is meant.
+        const std::string& name = *key.get_if<std::string>();
+        if (name.find('/') == std::string::npos) files.insert(name);
+      }
+    }
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return files;
+}
+
+std::filesystem::path building_site(const std::filesystem::path& directory, std::string_view attempt) {
+  return directory.parent_path() /
+         ("." + directory.filename().native() + "." + std::string(attempt) + std::string(kSiteSuffix));
+}
+
+void remove_attempt(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops) noexcept {
+  try {
+    const auto needed = checkpoint_files(directory, ops);
+    for (const std::string& name : names_in(directory)) {
+      const auto owner = attempt_of_name(name);
+      if (owner && !owner->empty() && *owner == attempt && may_go(name, needed)) unlink_in(directory, name, ops);
+    }
+  } catch (...) {
+  }
+}
+
+void remove_leftovers(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops) {
+  const auto needed = checkpoint_files(directory, ops);
+  if (!is_there(directory / kRecisIndex)) undo_journal(directory, ops);
+  for (const std::string& name : names_in(directory)) {
+    const auto owner = attempt_of_name(name);
+    // The lock is the caller's.
+    if (!owner || name.ends_with(".lock") || (!owner->empty() && *owner == attempt)) continue;
+    if (may_go(name, needed)) unlink_in(directory, name, ops);
+  }
+  const std::string site_prefix = "." + directory.filename().native() + ".";
+  const std::filesystem::path ours = building_site(directory, attempt);
+  undo_journal(ours, ops);
+  for (const std::string& name : names_in(directory.parent_path())) {
+    if (!name.starts_with(site_prefix) || !name.ends_with(kSiteSuffix) || name == ours.filename()) continue;
+    retire_directory(directory.parent_path() / name, directory, ops);
+  }
+}
+
+void retire_directory(const std::filesystem::path& directory, const std::filesystem::path& heir, io::FileOps& ops) {
+  const auto files = checkpoint_files(directory, ops);
+  if (!files) return;
+  std::set<std::string> ours = *files;
+  ours.merge(journaled_files(directory, ops));
+  ours.insert({kRecisKeys, kRecisDescription});
+  for (const std::string& name : names_in(directory)) {
+    if (ours.contains(name) || attempt_of_name(name)) {
+      unlink_in(directory, name, ops);
+    } else {
+      ops.rename_new((directory / name).c_str(), (heir / name).c_str());
+    }
+  }
+  ops.rmdir(directory.c_str());
+}
+
+}  // namespace weightstore::sharded

@@ -1,0 +1,117 @@
+// A Hugging Face set of shards whose files may be called anything, so that those of one save never meet those of
+// another. docs/saver.md describes what the index says about tables.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "codec/json.h"
+#include "sharded/block_plan.h"
+#include "sharded/layouts.h"
+#include "weightstore/error.h"
+
+namespace weightstore::sharded {
+namespace {
+
+constexpr std::uint64_t kBlockBytes = 1u << 20;  // below this a block is not worth its entry in the index
+constexpr std::uint64_t kFileBytes = 1u << 20;   // below this a file is not worth opening
+
+struct Table {
+  std::set<std::string> slots;
+  std::set<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> slices;  // size, begin, end
+};
+
+Value describe_tables(const std::map<std::string, Table>& tables) {
+  Value::Map result;
+  for (const auto& [name, table] : tables) {
+    Value::List slots(table.slots.begin(), table.slots.end());
+    Value::List slices;
+    for (const auto& [size, begin, end] : table.slices) slices.push_back(slice_value({begin, end, size}));
+    result.emplace_back(name, Value::Map{{"slots", std::move(slots)}, {"slices", std::move(slices)}});
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string plain_key(std::string_view table, std::string_view slot, const BucketRange& slice) {
+  return std::string(table) + "." + std::string(slot) + "/" + std::to_string(slice.begin) + "-" +
+         std::to_string(slice.end) + "-" + std::to_string(slice.size);
+}
+
+// Largest first onto the file that has least: no file ends up larger than the mean and one block.
+std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const ShardPosition& shard,
+                                    std::uint64_t max_block_bytes) {
+  std::vector<PlannedBlock> parts;
+  std::uint64_t total = 0;
+  for (const WriteBlock& block : blocks) {
+    for (PlannedBlock& part : cut(block, max_block_bytes == 0 ? kBlockBytes : max_block_bytes)) {
+      part.key = block.kind() == BlockKind::kDense ? block.tensor_name()
+                                                   : plain_key(block.table(), block.slot(), part.slice);
+      total += part.nbytes;
+      parts.push_back(std::move(part));
+    }
+  }
+  check_names(parts);
+  std::sort(parts.begin(), parts.end(), [](const PlannedBlock& a, const PlannedBlock& b) {
+    return a.nbytes != b.nbytes ? a.nbytes > b.nbytes : a.key < b.key;
+  });
+  const std::uint64_t worthwhile = std::max<std::uint64_t>(1, total / kFileBytes);
+  const std::uint64_t count = std::min<std::uint64_t>({shard.parallel, parts.size(), worthwhile});
+  std::vector<PlannedFile> files(count);
+  for (std::uint64_t i = 0; i < count; ++i) files[i].number = i;
+  for (PlannedBlock& part : parts) {
+    PlannedFile& file = *std::min_element(files.begin(), files.end(), [](const PlannedFile& a, const PlannedFile& b) {
+      return a.nbytes < b.nbytes;
+    });
+    file.nbytes += part.nbytes;
+    file.blocks.push_back(std::move(part));
+  }
+  // Blocks of no bytes may all have gone to one file.
+  std::erase_if(files, [](const PlannedFile& file) { return file.blocks.empty(); });
+  return files;
+}
+
+std::string plain_index(std::span<const ShardRecord> records) {
+  std::map<std::string, std::pair<std::string, std::uint64_t>> weight_map;  // key to file and shard
+  std::map<std::string, Table> tables;
+  std::uint64_t total = 0;
+  Value::Map files;
+  for (const ShardRecord& record : records) {
+    for (const RecordedFile& file : record.files) {
+      files.emplace_back(file.name, file.bytes);
+      for (const RecordedBlock& block : file.blocks) {
+        const auto [it, added] = weight_map.emplace(block.key, std::pair(file.name, record.shard));
+        if (!added) {
+          throw Error(ErrorCode::kConflict, "shards " + std::to_string(it->second.second) + " and " +
+                                                std::to_string(record.shard) +
+                                                " both saved it; give every shard its own slice of the table")
+              .in_tensor(block.key);
+        }
+        total += block.end - block.begin;
+        if (block.kind == BlockKind::kDense) continue;
+        tables[block.table].slots.insert(block.slot);
+        tables[block.table].slices.emplace(block.slice.size, block.slice.begin, block.slice.end);
+      }
+    }
+  }
+  Value ours = Value::Map{{"version", 1},
+                          {"attempt", records.empty() ? std::string() : records.front().attempt},
+                          {"shard_num", std::uint64_t{records.size()}},
+                          {"files", std::move(files)},
+                          {"tables", describe_tables(tables)}};
+  std::string json = "{\n  \"metadata\": {\n    \"format\": \"pt\",\n    \"total_size\": " + std::to_string(total) +
+                     ",\n    \"" + kPlainMetadataKey + "\": " + json_encode(ours) + "\n  },\n  \"weight_map\": {";
+  const char* separator = "\n    ";
+  for (const auto& [key, place] : weight_map) {
+    json += std::exchange(separator, ",\n    ");
+    append_json_string(json, key);
+    json += ": ";
+    append_json_string(json, place.first);
+  }
+  json += weight_map.empty() ? "}\n}\n" : "\n  }\n}\n";
+  return json;
+}
+
+}  // namespace weightstore::sharded

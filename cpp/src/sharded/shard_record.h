@@ -1,0 +1,63 @@
+#pragma once
+
+// What a shard says about its part of a save, once its files are written.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weightstore/saver.h"
+#include "weightstore/value.h"
+
+namespace weightstore::sharded {
+
+struct RecordedBlock {
+  std::string key;   // the tensor's name in the file
+  std::string name;  // WriteBlock::tensor_name()
+  BlockKind kind = BlockKind::kDense;
+  std::string table;  // of a column, as are slot and slice
+  std::string slot;
+  BucketRange slice;
+  DType dtype = DType::kU8;
+  Shape shape;
+  std::uint64_t begin = 0;  // of its data, counted from the end of the header
+  std::uint64_t end = 0;
+};
+
+struct RecordedFile {
+  std::string name;           // as it was written
+  std::uint64_t number = 0;   // among the files of its shard
+  std::uint64_t bytes = 0;
+  std::uint32_t header_crc = 0;  // crc32c of everything in front of the data
+  std::vector<RecordedBlock> blocks;
+};
+
+struct ShardRecord {
+  std::string attempt;
+  std::uint64_t shard = 0;
+  std::uint64_t shard_num = 0;
+  unsigned parallel = 0;
+  CheckpointLayout layout = CheckpointLayout::kPlain;
+  std::vector<RecordedFile> files;
+  std::string error;  // not empty: the shard failed, and this is why
+};
+
+std::string encode_record(const ShardRecord& record);
+// Throws Error(kCorrupt) for anything encode_record() does not write.
+ShardRecord decode_record(std::string_view json);
+
+// "plain" or "recis", and back; Error(kInvalidArgument) for others.
+std::string_view to_string(CheckpointLayout layout);
+CheckpointLayout layout_from_name(std::string_view name);
+
+// Fields of JSON objects. Throw Error(kCorrupt) naming the key when it is missing or of another kind.
+const Value& field(const Value& object, std::string_view key);
+const std::string& text_field(const Value& object, std::string_view key);
+std::uint64_t uint_field(const Value& object, std::string_view key);
+const Value::List& list_field(const Value& object, std::string_view key);
+std::uint64_t as_uint(const Value& value, std::string_view what);
+BucketRange as_slice(const Value& value, std::string_view what);
+Value slice_value(const BucketRange& slice);
+
+}  // namespace weightstore::sharded

@@ -1,0 +1,54 @@
+#include "storage_checks.h"
+
+#include <algorithm>
+
+#include "codec/crc32.h"
+#include "weightstore/error.h"
+
+namespace weightstore {
+namespace {
+
+constexpr std::uint64_t kBlock = 1u << 20;
+
+}  // namespace
+
+StorageChecks::StorageChecks(const ByteSource& file, const Limits& limits)
+    : storages_(pytorch::read_checksums(file, limits)),
+      checked_(std::make_unique<std::atomic<bool>[]>(storages_.size())) {}
+
+void StorageChecks::check_at(const ByteSource& file, std::uint64_t position) const {
+  const auto after = std::upper_bound(storages_.begin(), storages_.end(), position,
+                                      [](std::uint64_t at, const auto& storage) { return at < storage.begin; });
+  if (after == storages_.begin()) return;
+  check(file, static_cast<std::size_t>(after - storages_.begin() - 1));
+}
+
+void StorageChecks::check(const ByteSource& file, std::size_t i) const {
+  const pytorch::StorageChecksum& storage = storages_[i];
+  if (!storage.crc || checked_[i].load(std::memory_order_relaxed)) return;
+  std::vector<std::byte> block(static_cast<std::size_t>(std::min(storage.end - storage.begin, kBlock)));
+  std::uint32_t crc = 0;
+  for (std::uint64_t at = storage.begin; at < storage.end; at += block.size()) {
+    block.resize(static_cast<std::size_t>(std::min(storage.end - at, kBlock)));
+    file.read_at(at, block);
+    crc = crc32(block, crc);
+  }
+  if (crc != *storage.crc) {
+    throw Error(ErrorCode::kCorrupt, "the bytes of storage '" + printable(storage.name) + "' have the CRC " +
+                                         std::to_string(crc) + ", the archive says " + std::to_string(*storage.crc) +
+                                         "; the file was damaged")
+        .at_offset(storage.begin);
+  }
+  checked_[i].store(true, std::memory_order_relaxed);
+}
+
+void StorageChecks::require_all() const {
+  const auto missing = std::find_if(storages_.begin(), storages_.end(), [](const auto& s) { return !s.crc; });
+  const bool any = std::any_of(storages_.begin(), storages_.end(), [](const auto& s) { return s.crc && s.end > s.begin; });
+  if (any && missing == storages_.end()) return;
+  const std::string what = any ? "storage '" + printable(missing->name) + "' has no checksum" : "the file carries no checksums";
+  throw Error(ErrorCode::kUnsupported, what + " to verify; open it without full verification")
+      .of_format(Format::kPytorch);
+}
+
+}  // namespace weightstore

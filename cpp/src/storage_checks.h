@@ -1,0 +1,37 @@
+#pragma once
+
+// The checksums that the ZIP archive of a .pt file has for its storages.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "weightstore/pytorch.h"
+
+namespace weightstore {
+
+// Built while a file is opened; from then on thread-safe. It remembers which storages were found right, so that each is
+// checked once, however many tensors share it.
+class StorageChecks {
+ public:
+  StorageChecks(const ByteSource& file, const Limits& limits);
+
+  std::size_t size() const { return storages_.size(); }
+  const pytorch::StorageChecksum& operator[](std::size_t i) const { return storages_[i]; }
+
+  // Checks the storage that `position` of the file belongs to, unless it was checked before or has no checksum. Throws
+  // Error(kCorrupt) naming both values.
+  void check_at(const ByteSource& file, std::uint64_t position) const;
+  // The same by number.
+  void check(const ByteSource& file, std::size_t i) const;
+
+  // Throws Error(kUnsupported) when there are no checksums, or not for every storage.
+  void require_all() const;
+
+ private:
+  std::vector<pytorch::StorageChecksum> storages_;
+  std::unique_ptr<std::atomic<bool>[]> checked_;
+};
+
+}  // namespace weightstore

@@ -1,0 +1,33 @@
+#include "last_error.h"
+
+#include <optional>
+
+#include "codec/json.h"
+#include "codec/utf8.h"
+
+namespace weightstore::torch_bridge {
+namespace {
+
+thread_local std::optional<Error> last;
+
+// Paths and names are bytes; JSON is text.
+Value text(const std::string& bytes) { return is_utf8(bytes) ? Value(bytes) : Value(printable(bytes)); }
+
+}  // namespace
+
+void remember(const Error& error) { last = error; }
+
+std::string last_error() {
+  if (!last) return "{}";
+  Value::Map map = {{"code", std::string(to_string(last->code()))},
+                    {"format", std::string(to_string(last->format()))},
+                    {"text", text(last->what())},
+                    {"message", text(last->message())},
+                    {"errno", last->os_errno()}};
+  if (!last->path().empty()) map.emplace_back("path", text(last->path()));
+  if (!last->tensor().empty()) map.emplace_back("tensor", text(last->tensor()));
+  if (last->offset()) map.emplace_back("offset", *last->offset());
+  return json_encode(map);
+}
+
+}  // namespace weightstore::torch_bridge

@@ -1,0 +1,64 @@
+#include "saver.h"
+
+#include <memory>
+#include <optional>
+
+#include "last_error.h"
+#include "tensor_bridge.h"
+
+namespace weightstore::torch_bridge {
+
+std::int64_t BlockHolder::dtype() const {
+  return guarded([&] {
+    return static_cast<std::int64_t>(
+        require_scalar_type({block_.tensor_name(), block_.dtype(), block_.shape(), 0, 0, 0, std::nullopt, nullptr}));
+  });
+}
+
+std::vector<std::int64_t> BlockHolder::shape() const {
+  return guarded([&] {
+    return sizes_of({block_.tensor_name(), block_.dtype(), block_.shape(), 0, 0, 0, std::nullopt, nullptr});
+  });
+}
+
+SaverHolder::SaverHolder(std::int64_t shard_index, std::int64_t shard_num, std::int64_t parallel, const std::string& path)
+    : saver_(guarded([&] { return weightstore::Saver(shard_index, shard_num, parallel, path); })) {}
+
+void SaverHolder::configure(const std::string& options) {
+  guarded([&] { saver_.configure(save_options_from_json(options)); });
+}
+
+BlockList SaverHolder::make_write_blocks(const TableDict& tables, const TensorDict& tensors) const {
+  return guarded([&] {
+    std::vector<std::shared_ptr<weightstore::HashTable>> core_tables;
+    for (const auto& entry : tables) core_tables.push_back(entry.value()->core());
+    std::vector<NewTensor> core_tensors;
+    if (saver_.shard_index() == 0) {
+      for (const auto& entry : tensors) core_tensors.push_back(new_tensor(entry.key(), entry.value()));
+    }
+    BlockList blocks;
+    for (WriteBlock& block : saver_.make_write_blocks(core_tables, std::move(core_tensors))) {
+      blocks.push_back(c10::make_intrusive<BlockHolder>(std::move(block)));
+    }
+    return blocks;
+  });
+}
+
+void SaverHolder::save(const BlockList& blocks) {
+  guarded([&] {
+    std::vector<WriteBlock> core_blocks;
+    for (const auto& block : blocks) core_blocks.push_back(block->block());
+    cancelled_ = false;
+    weightstore::Saver saver = saver_;
+    SaveOptions options = saver_.options();
+    options.progress = [&](std::uint64_t done, std::uint64_t total, std::string_view) {
+      done_ = static_cast<std::int64_t>(done);
+      total_ = static_cast<std::int64_t>(total);
+      return !cancelled_;
+    };
+    saver.configure(std::move(options));
+    saver.save(core_blocks);
+  });
+}
+
+}  // namespace weightstore::torch_bridge

@@ -1,0 +1,66 @@
+#pragma once
+
+// torch.classes.store.Saver and WriteBlock.
+
+#include <torch/custom_class.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "hash_table.h"
+#include "weightstore/saver.h"
+
+namespace weightstore::torch_bridge {
+
+// Immutable, as WriteBlock is.
+class BlockHolder : public torch::CustomClassHolder {
+ public:
+  explicit BlockHolder(weightstore::WriteBlock block) : block_(std::move(block)) {}
+
+  std::string tensor_name() const { return block_.tensor_name(); }
+  std::string slice_info() const { return block_.slice_info(); }
+  std::int64_t nbytes() const { return static_cast<std::int64_t>(block_.nbytes()); }
+  // The c10::ScalarType as a number: what TorchScript takes a dtype to be.
+  std::int64_t dtype() const;
+  std::vector<std::int64_t> shape() const;
+  std::string kind() const { return std::string(to_string(block_.kind())); }
+
+  const weightstore::WriteBlock& block() const { return block_; }
+
+ private:
+  const weightstore::WriteBlock block_;
+};
+
+using TableDict = c10::Dict<std::string, c10::intrusive_ptr<HashTable>>;
+using TensorDict = c10::Dict<std::string, at::Tensor>;
+using BlockList = std::vector<c10::intrusive_ptr<BlockHolder>>;
+
+// Thread-compatible, except for progress() and cancel(), which are for other threads while save() runs.
+class SaverHolder : public torch::CustomClassHolder {
+ public:
+  SaverHolder(std::int64_t shard_index, std::int64_t shard_num, std::int64_t parallel, const std::string& path);
+
+  // JSON, as save_options_from_json() takes it.
+  void configure(const std::string& options);
+
+  // Tables are captured as they are now. Dense tensors on the CPU are not copied: they must stay as they are until they
+  // are saved.
+  BlockList make_write_blocks(const TableDict& tables, const TensorDict& tensors) const;
+  void save(const BlockList& blocks);
+
+  // Bytes written and bytes in all of the save that is running.
+  std::tuple<std::int64_t, std::int64_t> progress() const { return {done_.load(), total_.load()}; }
+  void cancel() { cancelled_ = true; }
+
+ private:
+  weightstore::Saver saver_;
+  std::atomic<std::int64_t> done_ = 0;
+  std::atomic<std::int64_t> total_ = 0;
+  std::atomic<bool> cancelled_ = false;
+};
+
+}  // namespace weightstore::torch_bridge

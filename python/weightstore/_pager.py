@@ -1,0 +1,346 @@
+"""Tensors under a budget of memory: read when they are acquired, let go when others need the room."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from . import _core, _dtypes, errors
+from ._file import File
+from ._sizes import format_size, parse_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+_CPU = (1, 0)  # kDLCPU
+_RAW = "U8"  # what is shown of a source that does not say what it holds
+
+Id = str | int
+
+
+class PagedTensor(_core.PagedTensor):
+    """A tensor that was acquired. A context manager: its end lets the tensor go.
+
+    Arrays and tensors made from it hold its memory by themselves, and may be kept for as long as they are needed; the
+    pager counts them in `live_bytes`.
+    """
+
+    __slots__ = ()
+
+    pager: Pager
+
+    @property
+    def name(self) -> str:
+        return self.pager.describe(self.slot)[0]
+
+    @property
+    def dtype(self) -> str | None:
+        """The element type by SafeTensors' name; None over a raw source."""
+        return self.pager.describe(self.slot)[1]
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """None over a raw source."""
+        return self.pager.describe(self.slot)[2]
+
+    def _form(self) -> tuple[str, tuple[int, ...]]:
+        _, dtype, shape = self.pager.describe(self.slot)
+        return (_RAW, (self.nbytes,)) if dtype is None or shape is None else (dtype, shape)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """As a read-only numpy array over the pager's memory; bytes (uint8) over a raw source."""
+        from . import _arrays
+
+        dtype, shape = self._form()
+        _arrays.check_showable(self.name, dtype)
+        return _arrays.from_memory(self._memory(), dtype, shape)
+
+    def torch(self, *, copy: bool = False) -> torch.Tensor:
+        """As a torch tensor over the pager's memory. torch has no read-only tensors: what is written to it is what others
+        find when they acquire the tensor, unless it is a copy. Over a mapped file writing changes neither."""
+        from . import _tensors
+
+        dtype, shape = self._form()
+        _tensors.check_showable(self.name, dtype, shape)
+        memory = self.memory(True)
+        itemsize = _dtypes.torch_dtype(dtype).itemsize
+        if copy or memory is None or memory.address % itemsize:
+            memory = self._copied()
+        return _tensors.from_memory(memory, dtype, shape)
+
+    def bytes(self) -> bytes:
+        """A copy of its bytes as they are stored."""
+        with memoryview(self._memory()) as view:
+            return view.tobytes()
+
+    def _memory(self) -> _core.Memory:
+        memory = self.memory(False)
+        assert memory is not None
+        return memory
+
+    def _copied(self) -> _core.Memory:
+        memory = _core.allocate(self.nbytes)
+        with memoryview(memory) as target, memoryview(self._memory()) as view:
+            target[:] = view
+        return memory
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"tensor '{self.name}' is {array.dtype}; showing it as {dtype} needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CPU
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        if stream is not None:
+            raise BufferError("paged tensors are in main memory, which has no streams")
+        if dl_device is not None and tuple(dl_device) != _CPU:
+            raise BufferError(f"paged tensors are in main memory, not on device {dl_device}")
+        from . import _arrays
+
+        dtype, shape = self._form()
+        versioned = max_version is not None and max_version[0] >= 1
+        if dtype == _dtypes.WIDE_BOOL:
+            return self.numpy().__dlpack__(max_version=(1, 0) if versioned else None)
+        if dtype not in _dtypes.DLPACK:
+            raise BufferError(f"DLPack has no type for {dtype}; .bytes() gives the bytes of tensor '{self.name}'")
+        code, bits, lanes = _dtypes.DLPACK[dtype]
+        if lanes > 1:
+            if not shape or shape[-1] % lanes:
+                raise BufferError(
+                    f"tensor '{self.name}' is shown {lanes} elements to the item, and has an odd dimension"
+                )
+            shape = (*shape[:-1], shape[-1] // lanes)
+        item_bytes = bits * lanes // 8
+        # Consumers that do not know the read-only flag get a copy; so does nobody else unless it is asked for.
+        memory = self.memory(True) or self.memory(False)
+        copied = bool(copy) or not versioned or memory is None or memory.address % item_bytes != 0
+        if copied and copy is False:
+            raise BufferError(
+                f"tensor '{self.name}' cannot be handed over without a copy: it is not aligned, or the consumer does not "
+                "know read-only memory"
+            )
+        steps = [stride // item_bytes for stride in _arrays._row_major(shape, item_bytes)]
+        return _core.dlpack(
+            self._copied() if copied or memory is None else memory,
+            0,
+            list(shape),
+            steps,
+            (code, bits, lanes),
+            versioned=versioned,
+            read_only=not copied,
+            copied=copied,
+        )
+
+    def __repr__(self) -> str:
+        if self.released:
+            return f"<PagedTensor {self.name!r}, released>"
+        dtype, shape = self._form()
+        return (
+            f"<PagedTensor {self.name!r} {dtype} {'x'.join(map(str, shape)) or 'scalar'}, {format_size(self.nbytes)}>"
+        )
+
+
+class Pager(_core.Pager):
+    """The tensors of a file under a budget of memory: those acquired last are resident, the others are read again when
+    they are needed. Thread-safe.
+
+    source: a path; bytes; a binary file object; or a File. Over a File that is mapped, tensors are views of the mapping,
+        and evicting them gives the pages back; otherwise they are read into memory of their own.
+    budget: bytes as a number or as "4GB"; "auto" for what the machine, or the control group, leaves; None for no limit.
+    pinned: names or slots that are never evicted.
+    strict: False lets what callers hold, and what does not fit, exceed the budget, and says so in `over_budget_bytes`.
+        True counts all memory (`live_bytes`), and has acquire() wait for room, or raise BudgetExceeded.
+    direct: True reads around the page cache, "auto" does so when the tensors together exceed the available memory.
+    readers: threads that prefetch, and share the work of large tensors.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        budget: int | str | None = None,
+        *,
+        pinned: Iterable[Id] = (),
+        policy: Literal["lru"] = "lru",
+        strict: bool = False,
+        direct: bool | Literal["auto"] = "auto",
+        readers: int = 2,
+    ) -> None:
+        options = _options(budget, policy, strict, direct, readers)
+        reader, zero_copy = _opened(source)
+        names = [id if isinstance(id, str) else reader.describe(id)[0] for id in pinned]
+        super().__init__(reader, PagedTensor, pinned=names, zero_copy=zero_copy, **options)
+        _pagers.add(self)
+
+    if TYPE_CHECKING:
+
+        def acquire(self, id: Id, /, *, timeout: float | None = None) -> PagedTensor: ...
+        def acquire_many(self, ids: Iterable[Id], *, timeout: float | None = None) -> list[PagedTensor]: ...
+
+    def prefetch(self, ids: Iterable[Id], *, wait: bool = False) -> None:
+        """Has tensors read in the background, in this order, and after what callers wait for. Those that are resident
+        count as just used; those for which there is no room are left out. Errors show when they are acquired."""
+        self._prefetch(ids, wait)
+
+    @contextmanager
+    def pinned(self, ids: Iterable[Id]) -> Iterator[None]:
+        """Keeps tensors from being evicted for a while; they are read when they are acquired."""
+        slots = [self.slot(id) for id in ids]
+        for slot in slots:
+            self.pin(slot)
+        try:
+            yield
+        finally:
+            for slot in slots:
+                self.unpin(slot)
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """None when there is no limit."""
+        return None if self._budget == _core.UNLIMITED else self._budget
+
+    def set_budget(self, budget: int | str | None) -> None:
+        """As when the pager was made; evicts what no longer fits."""
+        self._set_budget(_budget_bytes(budget))
+
+    @property
+    def policy(self) -> str:
+        return "lru"
+
+    def names(self) -> list[str]:
+        """All names, by slot."""
+        return [self.describe(slot)[0] for slot in range(len(self))]
+
+    def stats(self, id: Id | None = None) -> dict[str, Any]:
+        """Counters since the pager was made or reset_stats() was called, of all tensors or of one."""
+        return {**self._stats(id), "policy_state": self.policy}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        budget = self.budget_bytes
+        limit = "no limit" if budget is None else f"budget {format_size(budget)}"
+        return (
+            f"<{type(self).__name__} of {len(self)} tensors, {limit}, {self.resident_count} resident "
+            f"({format_size(self.resident_bytes)})>"
+        )
+
+
+class LayerPager(Pager):
+    """Ranges of a raw source under a budget: `{id: (offset, size)}`.
+
+    source: a path; bytes; a binary file object; or a callable that is given an offset and a size and returns the bytes,
+        from several threads.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        tensor_map: Mapping[str, tuple[int, int]],
+        budget_bytes: int | str | None = None,
+        pinned: Iterable[str] = (),
+        *,
+        policy: Literal["lru"] = "lru",
+        strict: bool = False,
+        direct: bool | Literal["auto"] = "auto",
+        readers: int = 2,
+    ) -> None:
+        _core.Pager.__init__(
+            self,
+            source,
+            [(name, offset, size) for name, (offset, size) in tensor_map.items()],
+            PagedTensor,
+            pinned=list(pinned),
+            zero_copy=True,
+            **_options(budget_bytes, policy, strict, direct, readers),
+        )
+        _pagers.add(self)
+
+
+def _opened(source: Any) -> tuple[_core.Reader, bool]:
+    """A reader, and whether what it views is to be handed out as it is."""
+    if isinstance(source, File):
+        return source._reader, source._mapped
+    if isinstance(source, (str, os.PathLike)):
+        return _core.Reader.open(source, map=False, verify="lazy"), False
+    if hasattr(source, "readinto") and hasattr(source, "seek"):
+        return _core.Reader.open_object(source, verify="lazy"), False
+    try:
+        memoryview(source).release()
+    except TypeError:
+        raise TypeError(
+            f"cannot page a {type(source).__name__}: give a path, bytes, a binary file object or a File; LayerPager takes "
+            "callables"
+        ) from None
+    return _core.Reader.open_buffer(source, verify="lazy"), True
+
+
+def _budget_bytes(budget: int | str | None) -> int:
+    if budget is None:
+        return _core.UNLIMITED
+    if budget == "auto":
+        return _core.automatic_budget()
+    if isinstance(budget, str):
+        return parse_size(budget)
+    if not 0 <= budget <= _core.UNLIMITED:
+        raise errors.make("invalid_argument", f"a budget of {budget} bytes makes no sense", format="pager")
+    return budget
+
+
+def _options(budget: int | str | None, policy: str, strict: bool, direct: bool | str, readers: int) -> dict[str, Any]:
+    if policy != "lru":
+        raise errors.make("invalid_argument", f"policy is {policy!r}; there is only 'lru'", format="pager")
+    if direct not in (True, False, "auto"):
+        raise errors.make("invalid_argument", f"direct is {direct!r}; it is True, False or 'auto'", format="pager")
+    if not 1 <= readers <= 64:
+        raise errors.make("invalid_argument", f"readers is {readers}; it is from 1 to 64", format="pager")
+    return {
+        "budget": _budget_bytes(budget),
+        "strict": bool(strict),
+        "direct": "auto" if direct == "auto" else "always" if direct else "never",
+        "readers": readers,
+    }
+
+
+# ---- fork ----------------------------------------------------------------------------------------------------------
+
+# A child must not find a pager half changed: its mutex is held while the process is copied.
+_pagers: weakref.WeakSet[Pager] = weakref.WeakSet()
+_forking: list[Pager] = []
+
+
+def _before_fork() -> None:
+    _forking[:] = list(_pagers)
+    for pager in _forking:
+        pager._before_fork()
+
+
+def _after_fork() -> None:
+    for pager in _forking:
+        pager._after_fork()
+    _forking.clear()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

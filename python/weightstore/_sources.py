@@ -1,0 +1,282 @@
+"""Where the values of a snapshot come from. A source knows its type and shape; values are read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _arrays, _core, _dtypes, _transform, errors
+from ._handle import TensorHandle
+
+if TYPE_CHECKING:
+    import torch
+
+    from ._file import File
+
+Array = np.ndarray[Any, Any]
+
+
+class Source:
+    """One tensor. `shares`: what is handed out may be views of the source's own memory."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    shares = False
+
+    @property
+    def nbytes(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count * _dtypes.bits(self.dtype) // 8
+
+    def view(self) -> Any:
+        """A buffer of the row-major bytes, only to be read: it may be somebody else's memory."""
+        raise NotImplementedError
+
+    def own(self) -> Any:
+        """The same in new memory, which may be written to."""
+        raise NotImplementedError
+
+    def numpy(self, *, own: bool) -> Array:
+        return _arrays.from_memory(self.own() if own else self.view(), self.dtype, self.shape)
+
+    def torch(self, *, own: bool) -> torch.Tensor:
+        from . import _tensors
+
+        return _tensors.from_memory(self.own(), self.dtype, self.shape)
+
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        """The bytes for a writer, read when it reaches them; or read already."""
+        return _core.Producer.buffer(self.view()) if read_now else _core.Producer.deferred(self.nbytes, self.view)
+
+    def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
+        """Plans to write this tensor."""
+        writer.add(name, storable(self.dtype, format), self.shape, self.producer(read_now=False), param_id)
+
+
+def storable(dtype: str, format: str) -> str:
+    """The type under which a format holds the same bytes."""
+    if format != "burnpack":
+        return {"Flex32": "F32", "BoolU8": "BOOL"}.get(dtype, dtype)
+    return dtype
+
+
+class FileTensor(Source):
+    """A tensor of an open file."""
+
+    def __init__(self, file: File, number: int, described: tuple[str, str, tuple[int, ...], int], shares: bool) -> None:
+        self.file = file
+        self.number = number
+        self.name, self.dtype, self.shape, self._nbytes = described
+        self.shares = shares
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    def view(self) -> Any:
+        return self.file._reader.view(self.number) or self.own()
+
+    def own(self) -> Any:
+        return self.file._reader.load([self.number])[0]
+
+    def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
+        if self.dtype == "QFloat":
+            writer.add_quantized(name, self.file._reader, self.number, param_id)
+        else:
+            super().add_to(writer, name, param_id, format)
+
+    def numpy(self, *, own: bool) -> Array:
+        _arrays.check_showable(self.name, self.dtype)
+        return super().numpy(own=True) if own else TensorHandle(self.file, self.number).numpy()
+
+    def torch(self, *, own: bool) -> torch.Tensor:
+        from . import _tensors
+
+        _tensors.check_showable(self.name, self.dtype, self.shape)
+        return super().torch(own=True) if own else TensorHandle(self.file, self.number).torch()
+
+
+class ArrayValue(Source):
+    """A numpy array."""
+
+    def __init__(self, array: Any, name: str) -> None:
+        self.array: Array = np.asarray(array)
+        dtype = _dtypes.NAME_OF_NUMPY.get(self.array.dtype.name)
+        if dtype is None:
+            raise errors.make("invalid_argument", f"a file cannot hold numpy's {self.array.dtype.name}", tensor=name)
+        self.dtype = dtype
+        self.shape = self.array.shape
+
+    def _native(self) -> Array:
+        native: Array = np.ascontiguousarray(self.array, self.array.dtype.newbyteorder("="))
+        return native.reshape(self.shape)
+
+    def view(self) -> Any:
+        return self._native().reshape(-1).view(np.uint8)
+
+    def own(self) -> Any:
+        return self.view().copy()
+
+    def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
+        _arrays.add_array(writer, name, self.array, param_id, format)
+
+
+class TensorValue(Source):
+    """A torch tensor, on any device."""
+
+    def __init__(self, tensor: torch.Tensor, name: str) -> None:
+        from . import _tensors
+
+        self.tensor = tensor
+        self.dtype, self.shape = _tensors.stored_type(tensor, name, "")
+
+    def view(self) -> Any:
+        from . import _tensors
+
+        if self.tensor.device.type == "meta":
+            raise errors.make("no_data", "a tensor on the meta device has a shape but no values")
+        return _tensors.cpu_bytes(self.tensor)
+
+    def own(self) -> Any:
+        return self.view().copy()
+
+    def torch(self, *, own: bool) -> torch.Tensor:
+        if self.tensor.device.type == "meta":
+            self.view()
+        tensor = self.tensor.detach()
+        return tensor.clone() if own else tensor
+
+    def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
+        from . import _tensors
+
+        _tensors.add_tensor(writer, name, self.tensor, param_id, format)
+
+
+class Produced(Source):
+    """A callable that makes the values: a bytes-like object, an iterable of them, an array or a tensor."""
+
+    def __init__(self, dtype: str, shape: tuple[int, ...], produce: Callable[[], Any]) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self._produce = produce
+
+    def view(self) -> Any:
+        made = self._produce()
+        if hasattr(made, "untyped_storage"):
+            made = TensorValue(made, "").view()
+        elif isinstance(made, (np.ndarray, np.generic)):
+            made = ArrayValue(made, "").view()
+        else:
+            try:
+                memoryview(made).release()
+            except TypeError:
+                made = b"".join(made)
+        found = memoryview(made).nbytes
+        if found != self.nbytes:
+            raise errors.make(
+                "invalid_argument",
+                f"{found} bytes were produced where {self.dtype} of shape {list(self.shape)} needs {self.nbytes}",
+            )
+        return made
+
+    def own(self) -> Any:
+        return np.frombuffer(self.view(), np.uint8).copy()
+
+
+class Loaded(Source):
+    """Values that have been read."""
+
+    def __init__(self, source: Source, buffer: Any) -> None:
+        self.dtype = source.dtype
+        self.shape = source.shape
+        self._nbytes = source.nbytes
+        self._buffer = buffer
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    def view(self) -> Any:
+        return self._buffer
+
+    def own(self) -> Any:
+        return np.frombuffer(self._buffer, np.uint8).copy()
+
+
+class _Changed(Source):
+    """Another source's values, changed block by block on their way: a chain of changes holds nothing in between."""
+
+    def __init__(self, source: Source, dtype: str, shape: tuple[int, ...]) -> None:
+        self.source = source
+        self.dtype = dtype
+        self.shape = shape
+
+    def own(self) -> Any:
+        return self.producer(read_now=True).read()
+
+    view = own
+
+
+class Transposed(_Changed):
+    """A matrix with its rows and columns exchanged."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source, source.dtype, source.shape[::-1])
+
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        return self.source.producer(read_now=read_now).transpose(self.dtype, *self.source.shape)
+
+
+class Cast(_Changed):
+    """The same numbers as another floating-point type."""
+
+    def __init__(self, source: Source, dtype: str) -> None:
+        super().__init__(source, dtype, source.shape)
+
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        before, after = self.source.dtype, self.dtype
+        if before in _transform.FLOATS and after in _transform.FLOATS:
+            return self.source.producer(read_now=read_now).cast(before, after)
+        if read_now:
+            return _core.Producer.buffer(self._slowly())
+        return _core.Producer.deferred(self.nbytes, self._slowly)
+
+    def _slowly(self) -> Any:
+        return _cast_slowly(self.source.view(), self.source.dtype, self.dtype)
+
+
+def transposed(source: Source, name: str) -> Source:
+    if len(source.shape) != 2 or _dtypes.bits(source.dtype) % 8 or not _dtypes.bits(source.dtype):
+        raise errors.make(
+            "invalid_argument", f"{source.dtype} of shape {list(source.shape)} cannot be transposed", tensor=name
+        )
+    return source.source if isinstance(source, Transposed) else Transposed(source)
+
+
+FLOATS = (*_transform.FLOATS, "F8_E4M3", "F8_E5M2")
+
+
+def cast(source: Source, dtype: str, name: str) -> Source:
+    if dtype not in FLOATS or source.dtype not in FLOATS:
+        raise errors.make("invalid_argument", f"{source.dtype} cannot be cast to {dtype}", tensor=name)
+    return source if source.dtype == dtype else Cast(source, dtype)
+
+
+def _cast_slowly(data: Any, before: str, after: str) -> Any:
+    """For the rarer types: numpy with ml_dtypes, or torch where that is not installed."""
+    try:
+        source: Any = np.frombuffer(data, _dtypes.numpy_dtype(before))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return source.astype(_dtypes.numpy_dtype(after)).view(np.uint8)
+    except TypeError:
+        import torch
+
+        from . import _tensors
+
+        count = memoryview(data).nbytes * 8 // _dtypes.bits(before)
+        loaded = Loaded(Produced(before, (count,), lambda: data), data)
+        return _tensors.cpu_bytes(loaded.torch(own=True).to(_dtypes.torch_dtype(after)).to(torch.device("cpu")))

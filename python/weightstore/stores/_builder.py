@@ -1,0 +1,199 @@
+"""The builder methods all stores share. Each changes the store and returns it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, Self
+
+from .. import errors
+from .._adapters import ModuleAdapter, as_adapter
+from .._apply import DTypePolicy, check_policy
+from .._filter import PathFilter, Predicate
+from .._progress import Progress
+from .._remap import KeyRemapper
+
+
+class Builder:
+    """Options of a store."""
+
+    _format: str  # of the files it keeps
+
+    def __init__(self) -> None:
+        self._filter: PathFilter | None = None
+        self._remapper = KeyRemapper()
+        self._from_adapter: ModuleAdapter | None = None
+        self._top_level_key: str | None = None
+        self._allow_partial = False
+        self._validate = True
+        self._skip_enum_variants = False
+        self._map_indices: bool | Literal["auto"] = False
+        self._dtype_policy: DTypePolicy | None = None
+        self._zero_copy = False
+        self._auto_extension = False
+        self._progress: Progress | bool | None = None
+
+    def _changed(self) -> Self:
+        """Called after an option that the parsed file depends on."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _placing(self) -> Iterator[None]:
+        """Makes every error of this package one of the store's format as well."""
+        try:
+            yield
+        except errors.StoreError as error:
+            placed = errors.placed(error, self._format, again=True)
+            if placed is error:
+                raise
+            raise placed.with_traceback(error.__traceback__) from error.__cause__
+
+    # ---- filtering -----------------------------------------------------------------------------------------------
+
+    def _filtered(self) -> PathFilter:
+        if self._filter is None:
+            self._filter = PathFilter()
+        return self._filter
+
+    def with_filter(self, filter: PathFilter) -> Self:
+        """Replaces the filter. An empty one matches nothing."""
+        if not isinstance(filter, PathFilter):
+            raise TypeError(f"a filter is a PathFilter, not {type(filter).__name__}")
+        self._filter = filter.clone()
+        return self
+
+    def with_regex(self, pattern: str | re.Pattern[str]) -> Self:
+        """Also tensors whose names contain a match. Filters see the names of the module, not those of the file."""
+        with self._placing():
+            self._filtered().with_regex(pattern)
+        return self
+
+    def with_regexes(self, patterns: Iterable[str | re.Pattern[str]]) -> Self:
+        with self._placing():
+            self._filtered().with_regexes(patterns)
+        return self
+
+    def with_full_path(self, path: str) -> Self:
+        """Also the tensor of this name."""
+        self._filtered().with_full_path(path)
+        return self
+
+    def with_full_paths(self, paths: Iterable[str]) -> Self:
+        self._filtered().with_full_paths(paths)
+        return self
+
+    def with_predicate(self, predicate: Predicate) -> Self:
+        """Also tensors for which predicate(path, container_path) is true; a container path is "Net.ModuleList.Linear"."""
+        self._filtered().with_predicate(predicate)
+        return self
+
+    def with_predicates(self, predicates: Iterable[Predicate]) -> Self:
+        self._filtered().with_predicates(predicates)
+        return self
+
+    def match_all(self) -> Self:
+        """All tensors, whatever was said before."""
+        self._filtered().match_all()
+        return self
+
+    # ---- names ---------------------------------------------------------------------------------------------------
+
+    def with_key_remapping(self, pattern: str | re.Pattern[str], replacement: str) -> Self:
+        """Renames tensors: of the file when loading, of the module when saving. See KeyRemapper."""
+        with self._placing():
+            self._remapper.add_pattern(pattern, replacement)
+        return self._changed()
+
+    with_remap_pattern = with_key_remapping
+
+    def remap(self, remapper: KeyRemapper) -> Self:
+        """Replaces all rules for renaming."""
+        if not isinstance(remapper, KeyRemapper):
+            raise TypeError(f"rules for renaming are a KeyRemapper, not {type(remapper).__name__}")
+        self._remapper = remapper.clone()
+        return self._changed()
+
+    def with_top_level_key(self, key: str) -> Self:
+        """Only what is below this name, without it: with "state_dict", `state_dict.fc.weight` is `fc.weight`. May have
+        several components. Saving puts everything below it."""
+        if not isinstance(key, str):
+            raise TypeError(f"a key is text, not {type(key).__name__}")
+        self._top_level_key = key
+        return self._changed()
+
+    def skip_enum_variants(self, skip: bool) -> Self:
+        """Components in CamelCase between the first and the last of a name: loading, they may be there in the file and not in
+        the module, or the other way round; saving, they are left out."""
+        self._skip_enum_variants = bool(skip)
+        return self
+
+    def map_indices_contiguous(self, map: bool | Literal["auto"]) -> Self:
+        """Whether gaps in numbered names are closed on loading: `fc.0, fc.2, fc.4` becomes `fc.0, fc.1, fc.2`. "auto": only
+        where the module's own names are not found without."""
+        if map not in (True, False, "auto"):
+            raise errors.make(
+                "invalid_argument",
+                f"map_indices_contiguous is {map!r}; it is True, False or 'auto'",
+                format=self._format,
+            )
+        self._map_indices = map
+        return self._changed()
+
+    def auto_extension(self, enable: bool) -> Self:
+        """Whether a path without an ending gets the format's."""
+        self._auto_extension = bool(enable)
+        return self._changed()
+
+    # ---- values --------------------------------------------------------------------------------------------------
+
+    def with_from_adapter(self, adapter: ModuleAdapter | type[ModuleAdapter]) -> Self:
+        """Changes tensors on their way from the file into a module."""
+        self._from_adapter = as_adapter(adapter)
+        return self
+
+    def dtype_policy(self, policy: DTypePolicy) -> Self:
+        """What happens where types differ on loading: "cast" converts to the parameter's, "strict" is an error, "adopt" takes
+        the file's. Unless set: "adopt" where the adapter changed the type, else "cast"."""
+        with self._placing():
+            self._dtype_policy = check_policy(policy)
+        return self
+
+    def zero_copy(self, enable: bool) -> Self:
+        """Whether loaded tensors are views of the mapped file, or of the given bytes, instead of copies. numpy's are
+        read-only, torch's are copy-on-write; torch gets copies where the source is not a file."""
+        self._zero_copy = bool(enable)
+        return self._changed()
+
+    # ---- strictness ----------------------------------------------------------------------------------------------
+
+    def allow_partial(self, allow: bool) -> Self:
+        """Whether parameters may be missing from the file."""
+        self._allow_partial = bool(allow)
+        return self
+
+    def validate(self, validate: bool) -> Self:
+        """Whether tensors that do not fit are an error. Otherwise they are only reported."""
+        self._validate = bool(validate)
+        return self
+
+    def progress(self, progress: Progress | bool | None) -> Self:
+        """A callable(done, total, name), in bytes, that may return False to cancel; True for a tqdm bar."""
+        if progress is not None and not isinstance(progress, bool) and not callable(progress):
+            raise TypeError(f"progress is {progress!r}; it is None, True or a callable")
+        self._progress = progress
+        return self
+
+
+def extension_of(name: str) -> str | None:
+    """The ending of a file name: what follows its last dot, unless that is its first character."""
+    stem, dot, ending = name.rpartition(".")
+    return ending if dot and stem else None
+
+
+def as_path(path: Any) -> str:
+    import os
+
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"a path is str or os.PathLike, not {type(path).__name__}; from_bytes() takes contents")
+    return os.fsdecode(path)

@@ -1,0 +1,74 @@
+"""Burnpack files, Burn's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, Self
+
+from .. import _core, errors
+from .._param_ids import default_id
+from .._save import Scalar
+from .._snapshot import TensorSnapshot
+from .._sources import FileTensor
+from ._writing import WritingStore
+
+_OLDEST = "0.20"
+# Types that Burn's releases do not encode alike.
+_DIFFERS = ("QFloat", "BoolU8", "BoolU32")
+
+
+class BurnpackStore(WritingStore):
+    """Keeps modules in Burnpack files. Ids of parameters are saved and restored.
+
+    A path without an ending gets `.bpk`, unless auto_extension(False).
+    """
+
+    _format = "burnpack"
+    _extension = ".bpk"
+    _default_metadata: ClassVar[dict[str, str]] = {"format": "burnpack", "producer": "weightstore"}
+    # Burn knows nothing of other names in the metadata: it looks for every name.
+    _ties_once = False
+
+    def __init__(self, path: str | None, data: Any) -> None:
+        super().__init__(path, data)
+        self._auto_extension = path is not None
+        self._scalars: dict[str, Scalar] = {}
+        self._burn: str | None = None
+        self._needed_burn = _OLDEST
+
+    def for_burn(self, release: Literal["0.20", "0.21", "0.22"]) -> Self:
+        """The Burn release that shall read what is saved: booleans changed in 0.21, quantized tensors in 0.22. Unless set it
+        is 0.20, or the release of the files that such tensors are taken from."""
+        if release not in ("0.20", "0.21", "0.22"):
+            text = f"{release!r} is not '0.20', '0.21' or '0.22'"
+            raise errors.make("invalid_argument", text, format=self._format)
+        self._burn = release
+        return self
+
+    def scalar(self, key: str, value: Scalar) -> Self:
+        """Adds a named number or truth value to what is saved."""
+        if not isinstance(key, str) or not isinstance(value, (int, float)):
+            raise TypeError(f"a scalar has a name and is an int, a float or a bool: not {key!r}, {value!r}")
+        self._scalars[key] = value
+        return self
+
+    def get_scalars(self) -> dict[str, Scalar]:
+        """The scalars of the file."""
+        with self._placing():
+            return self._read().file.scalars
+
+    def _plan(self, snapshots: Iterable[TensorSnapshot]) -> _core.Writer:
+        planned = list(snapshots)
+        files = [s._source.file for s in planned if isinstance(s._source, FileTensor) and s.dtype in _DIFFERS]
+        self._needed_burn = max((file._reader.dialect for file in files), default=_OLDEST)
+        return super()._plan(planned)
+
+    def _write(self, writer: _core.Writer, **options: Any) -> None:
+        super()._write(writer, burn=self._burn or max(self._needed_burn, _OLDEST))
+
+    def _id(self, snapshot: TensorSnapshot) -> int | None:
+        return default_id(snapshot.full_path) if snapshot.param_id is None else snapshot.param_id
+
+    def _add_scalars(self, writer: _core.Writer) -> None:
+        for name, value in self._scalars.items():
+            writer.set_scalar(name, value)

@@ -1,0 +1,222 @@
+"""The half of a store that reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, Self
+
+from .. import _apply, _commit, errors
+from .._apply_result import ApplyResult
+from .._file import File, open
+from .._indices import contiguous_names
+from .._progress import reporting
+from .._snapshot import TensorSnapshot
+from .._sources import FileTensor
+from ._builder import Builder, as_path, extension_of
+
+Rename = Callable[[Iterable[str]], dict[str, str]]
+
+_TITLES = {"safetensors": "SafeTensors", "burnpack": "Burnpack", "pytorch": "PyTorch"}
+_STORES = {"safetensors": "SafetensorsStore", "burnpack": "BurnpackStore", "pytorch": "PytorchStore"}
+
+
+class _Contents:
+    """What a file holds, under the names the store gives it."""
+
+    def __init__(self, file: File, names: list[str], rename: Rename, shares: bool) -> None:
+        self.file = file
+        reader = file._reader
+        # save_model() and SafetensorsStore note the other names of tied tensors in the metadata.
+        known = set(names)
+        noted = {name: kept for name, kept in file.metadata.items() if kept in known and name not in known}
+        renamed = rename([*names, *noted])
+        numbers = [reader.at(name) for name in names] if len(names) != len(reader) else reader.numbers()
+        entries = []
+        for number, described in zip(numbers, reader.describe_many(numbers), strict=True):
+            source = FileTensor(file, number, described, shares)
+            entries.append((renamed[described[0]], source, reader.param_id(number)))
+        entries.sort(key=lambda entry: entry[0])
+        origins: dict[str, str] = {}
+        self.snapshots: dict[str, TensorSnapshot] = {}
+        for name, source, param_id in entries:
+            if name in origins:
+                raise collision(name, origins[name], source.name)
+            origins[name] = source.name
+            self.snapshots[name] = TensorSnapshot(name, source, param_id=param_id)
+        self.aliases = {renamed[name]: renamed[kept] for name, kept in noted.items() if name in renamed}
+
+    @cached_property
+    def shown(self) -> dict[str, TensorSnapshot]:
+        """What is handed out: changing a snapshot's name there does not change the store."""
+        return {name: snapshot.renamed(name) for name, snapshot in self.snapshots.items()}
+
+
+def collision(name: str, one: str, other: str) -> errors.StoreError:
+    return errors.make(
+        "invalid_argument",
+        f"'{one}' and '{other}' would both be named '{name}'; change the rules for renaming, or leave one out with a filter",
+    )
+
+
+class ReadingStore(Builder):
+    """Reads a file, or the contents of one."""
+
+    _extension: str
+
+    def __init__(self, path: str | None, data: Any) -> None:
+        super().__init__()
+        self._path = path
+        self._data = data
+        self._contents: _Contents | None = None
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
+        """A store over a file, which need not exist before it is saved to."""
+        return cls(as_path(path), None)
+
+    @classmethod
+    def from_bytes(cls, data: Any = None) -> Self:
+        """A store over the contents of a file: bytes, or anything with a buffer, of which a reference is kept."""
+        if data is not None:
+            try:
+                memoryview(data).release()
+            except TypeError:
+                raise TypeError(
+                    f"contents are bytes or have a buffer, unlike {type(data).__name__}; from_file() takes paths"
+                ) from None
+        return cls(None, data)
+
+    def _changed(self) -> Self:
+        self._contents = None
+        return self
+
+    def _file_path(self) -> str:
+        assert self._path is not None
+        if self._auto_extension and extension_of(os.path.basename(self._path)) is None:
+            return self._path + self._extension
+        return self._path
+
+    def _existing_path(self) -> str:
+        """A file without an ending is found, too."""
+        assert self._path is not None
+        path = self._file_path()
+        return self._path if os.path.isfile(self._path) and not os.path.exists(path) else path
+
+    # ---- direct access -------------------------------------------------------------------------------------------
+
+    def keys(self) -> list[str]:
+        """The names of all tensors, as remapped, sorted by their UTF-8 bytes. Filters do not apply."""
+        return list(self._read().snapshots)
+
+    def get_all_snapshots(self) -> dict[str, TensorSnapshot]:
+        """All tensors by name, in the order of keys(). Values are not read; filters and adapters do not apply."""
+        return self._read().shown
+
+    def get_snapshot(self, name: str) -> TensorSnapshot | None:
+        """One tensor, or None."""
+        return self._read().shown.get(name)
+
+    def get_metadata(self) -> dict[str, str]:
+        """The metadata of the file."""
+        with self._placing():
+            return self._read().file.metadata
+
+    def _read(self) -> _Contents:
+        if self._contents is None:
+            with self._placing():
+                file = self._open()
+                names = self._below_key(file._names())
+                self._contents = _Contents(file, names, self._renamed, self._zero_copy)
+        return self._contents
+
+    def _open(self) -> File:
+        if self._path is None and self._data is None:
+            raise errors.make(
+                "invalid_argument", "the store is empty: nothing was saved into it, and no bytes were given"
+            )
+        file = open(self._data if self._path is None else self._existing_path(), **self._open_options())
+        if file.format != self._format:
+            raise errors.make(
+                "unsupported",
+                f"this is a {_TITLES[file.format]} file, not a {_TITLES[self._format]} file; {_STORES[file.format]} reads it",
+                path=file.path,
+            )
+        return file
+
+    def _open_options(self) -> dict[str, Any]:
+        return {}
+
+    # ---- names ---------------------------------------------------------------------------------------------------
+
+    def _below_key(self, names: list[str]) -> list[str]:
+        if self._top_level_key is None:
+            return names
+        prefix = self._top_level_key + "."
+        chosen = [name for name in names if name.startswith(prefix)]
+        if not chosen:
+            known = sorted({name.partition(".")[0] for name in names})
+            shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+            raise errors.make(
+                "not_found",
+                f"there are no tensors below '{self._top_level_key}'; names begin with: {shown or 'nothing'}",
+                path=self._path,
+            )
+        return chosen
+
+    def _renamed(self, names: Iterable[str]) -> dict[str, str]:
+        """File name to store name, for names below the top-level key."""
+        prefix = "" if self._top_level_key is None else self._top_level_key + "."
+        renamed = {name: self._remapper.rename(name[len(prefix) :]) for name in names if name.startswith(prefix)}
+        if self._map_indices is not True:
+            return renamed
+        contiguous = contiguous_names(renamed.values())
+        return {name: contiguous[new] for name, new in renamed.items()}
+
+    # ---- loading -------------------------------------------------------------------------------------------------
+
+    def apply_to(self, module: Any) -> ApplyResult:
+        """Loads tensors into a module.
+
+        Names, shapes and types are checked before anything is changed: a load that fails these checks leaves the module as it
+        was. Raises ValidationError when tensors do not fit (unless validate(False)) and TensorNotFound when parameters are
+        missing (unless allow_partial(True)), both with the `result`. When reading fails later on, the error's `replaced`
+        lists the parameters that were changed by then.
+        """
+        with self._placing():
+            contents = self._read()
+            rules = _apply.Rules(
+                filter=self._filter,
+                adapter=self._from_adapter,
+                skip_enum_variants=self._skip_enum_variants,
+                match_indices=self._map_indices == "auto",
+                dtype_policy=self._dtype_policy,
+                aliases=contents.aliases,
+            )
+            plan = _apply.make_plan(module, contents.snapshots, rules)
+            self._check(plan.result)
+            with reporting(self._progress) as report:
+                _commit.commit(plan, zero_copy=self._zero_copy, progress=report)
+        return plan.result
+
+    def _check(self, result: ApplyResult) -> None:
+        """Raises when the result is not what was asked for. Nothing has been applied then."""
+        if result.errors and self._validate:
+            code, tensor = "validation", result.errors[0].path
+            text = "tensors do not fit the module, which was left as it was (validate(False) loads the others)"
+        elif result.missing and not self._allow_partial:
+            code, tensor = "not_found", str(result.missing[0])
+            text = "parameters are missing from the file; the module was left as it was (allow_partial(True) loads the others"
+            text += "; a filter does not make them optional)" if self._filter is not None else ")"
+        else:
+            return
+        result.applied = []
+        error = errors.make(code, f"{text}: {result}", path=self._path)
+        error.tensor = tensor
+        error.result = result
+        raise error
+
+    def __repr__(self) -> str:
+        where = "in memory" if self._path is None else repr(self._path)
+        return f"<{type(self).__name__} {where}>"

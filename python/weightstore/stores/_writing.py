@@ -1,0 +1,160 @@
+"""The half of a store that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+from .. import _core, _module, _save, errors
+from .._adapters import ModuleAdapter, as_adapter
+from .._module_snapshot import collect, named
+from .._snapshot import TensorSnapshot
+from .._sources import TensorValue
+from ._reading import ReadingStore, collision
+
+
+class WritingStore(ReadingStore):
+    """Writes a file, or the contents of one."""
+
+    _default_metadata: ClassVar[dict[str, str]]
+    _ties_once: bool  # tied tensors are written under one name, and the metadata has the others
+
+    def __init__(self, path: str | None, data: Any) -> None:
+        super().__init__(path, data)
+        self._to_adapter: ModuleAdapter | None = None
+        self._metadata: dict[str, str] = dict(self._default_metadata)
+        self._describes = True
+        self._overwrite = False
+        self._checksums = False
+        self._durable = True
+
+    @classmethod
+    def from_static(cls, data: Any) -> Self:
+        """A store over contents that stay where they are for good: from_bytes() with zero_copy(True)."""
+        return cls.from_bytes(data).zero_copy(True)
+
+    # ---- options -------------------------------------------------------------------------------------------------
+
+    def with_to_adapter(self, adapter: ModuleAdapter | type[ModuleAdapter]) -> Self:
+        """Changes tensors on their way from a module into the file."""
+        self._to_adapter = as_adapter(adapter)
+        return self
+
+    def metadata(self, key: str, value: str) -> Self:
+        """Adds an entry to what is saved; an earlier one with this key is replaced."""
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"metadata maps str to str, not {key!r} to {value!r}")
+        self._metadata[key] = value
+        return self
+
+    def clear_metadata(self) -> Self:
+        """Forgets all metadata, also what a store writes by itself. Entries added later are saved."""
+        self._metadata = {}
+        self._describes = False
+        return self
+
+    def overwrite(self, allow: bool) -> Self:
+        """Whether saving may replace a file."""
+        self._overwrite = bool(allow)
+        return self
+
+    def checksums(self, enable: bool) -> Self:
+        """Saving, keeps a crc32c of every tensor; loading, compares those the file has with what is read."""
+        self._checksums = bool(enable)
+        return self._changed()
+
+    def durable(self, enable: bool) -> Self:
+        """Whether what was saved survives a power failure once saving returns."""
+        self._durable = bool(enable)
+        return self
+
+    def _open_options(self) -> dict[str, Any]:
+        return {"verify": "lazy"} if self._checksums else {}
+
+    # ---- saving --------------------------------------------------------------------------------------------------
+
+    def collect_from(self, module: Any) -> None:
+        """Saves a module's tensors, one at a time: nothing is copied as a whole.
+
+        module: a torch.nn.Module or a nested mapping of arrays and tensors; also of TensorSnapshots (such as another store's
+        get_all_snapshots()), DeferredTensors or the handles of an open file, which are read one after the other; or several
+        snapshots, of which the last of a name counts.
+        """
+        with self._placing():
+            writer = self._plan(self._collected(module))
+            self._write(writer)
+            self._contents = None
+
+    def get_bytes(self) -> bytes:
+        """The contents that were given, or that were saved into a store over bytes."""
+        if self._path is not None:
+            raise self._no_bytes("the store is over a file; read the file, or save into from_bytes(None)")
+        if self._data is None:
+            raise self._no_bytes("nothing was saved into the store")
+        return self._data if isinstance(self._data, bytes) else bytes(self._data)
+
+    def _no_bytes(self, why: str) -> errors.StoreError:
+        return errors.make("invalid_argument", f"there are no bytes to give: {why}", format=self._format)
+
+    def _collected(self, module: Any) -> list[TensorSnapshot]:
+        if not (isinstance(module, Mapping) or _module.is_torch_module(module)) and isinstance(module, Iterable):
+            module = named(module)
+        return collect(module, self._filter, self._to_adapter, self._skip_enum_variants)
+
+    def _plan(self, snapshots: Iterable[TensorSnapshot]) -> _core.Writer:
+        writer = _core.Writer()
+        metadata = dict(self._metadata)
+        origins: dict[str, str] = {}
+        written: dict[Any, str] = {}
+        below = "" if self._top_level_key is None else self._top_level_key + "."
+        for snapshot in snapshots:
+            name = below + self._remapper.rename(snapshot.full_path)
+            if name in origins:
+                raise collision(name, origins[name], snapshot.full_path)
+            origins[name] = snapshot.full_path
+            source = snapshot._source
+            if self._ties_once and isinstance(source, TensorValue) and source.tensor.device.type != "meta":
+                kept = written.setdefault(_module.identity(source.tensor), name)
+                if kept != name:
+                    if self._describes:
+                        metadata.setdefault(name, kept)
+                    continue
+            try:
+                source.add_to(writer, name, self._id(snapshot), self._format)
+            except errors.StoreError as error:
+                if error.tensor is None:
+                    error.tensor = name
+                raise
+        if metadata:
+            writer.set_metadata(metadata)
+        self._add_scalars(writer)
+        return writer
+
+    def _id(self, snapshot: TensorSnapshot) -> int | None:
+        return None
+
+    def _add_scalars(self, writer: _core.Writer) -> None:
+        pass
+
+    def _write(
+        self,
+        writer: _core.Writer,
+        *,
+        format: str | None = None,
+        max_shard_size: int | str | None = None,
+        burn: str = "0.20",
+    ) -> None:
+        if self._path is None:
+            self._data = writer.write_bytes(self._format, checksums=self._checksums, burn=burn)
+            return
+        _save.write(
+            writer,
+            self._file_path(),
+            durable=self._durable,
+            checksums=self._checksums,
+            overwrite=self._overwrite,
+            progress=self._progress,
+            max_shard_size=max_shard_size,
+            format=format or self._format,
+            burn=burn,
+        )

@@ -1,0 +1,180 @@
+#include "weightstore/pytorch.h"
+
+#include <string>
+
+#include "check.h"
+#include "formats/pytorch/gather_source.h"
+#include "test_files.h"
+#include "weightstore/error.h"
+#include "weightstore/reader.h"
+#include "zip_files.h"
+
+using namespace weightstore;
+using namespace std::string_literals;
+using test_files::as_text;
+using test_files::source_of;
+
+namespace {
+
+std::string text(std::string_view t) { return "U"s + static_cast<char>(t.size()) + std::string(t); }
+
+// A tensor of floats over storage 0, which has four.
+std::string tensor(std::string_view offset, std::string_view size, std::string_view stride) {
+  return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\nFloatStorage\n" + text("0") + text("cpu") +
+         "K\4tQ" + std::string(offset) + "(" + std::string(size) + "t(" + std::string(stride) +
+         "t\x89" "ccollections\nOrderedDict\n)RtR";
+}
+
+std::string file(const std::string& body, std::string_view byte_order = "little") {
+  return zip_files::archive({{"m/data.pkl", "\x80\2" + body + "."},
+                             {"m/byteorder", std::string(byte_order)},
+                             {"m/data/0", "AAAABBBBCCCCDDDD"},
+                             {"m/version", "3\n"}});
+}
+
+std::string bytes_of_tensor(const TensorTable& table, std::string_view name) {
+  const std::size_t i = table.at(name);
+  std::string out(static_cast<std::size_t>(table.nbytes(i)), '\0');
+  table.sources()[table.source_of(i)]->read_at(table.begin(i), std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+ErrorCode refusal(const std::string& bytes, Opaque opaque = Opaque::kError) {
+  const Error error = CHECK_THROWS(Error, pytorch::read_table(source_of(bytes), {}, {opaque}));
+  CHECK(error.format() == Format::kPytorch);
+  return error.code();
+}
+
+}  // namespace
+
+TEST(names_and_places) {
+  const std::string body = "}(" + text("a") + tensor("K\0"s, "K\4", "K\1") + text("l") + "](" +
+                           tensor("K\2", "K\1K\2", "K\7K\1") + "K\5e" + "K\3" + tensor("K\1", "", "") + "u";
+  const TensorTable table = pytorch::read_table(source_of(file(body)));
+  CHECK_EQ(table.size(), 3u);
+  CHECK_EQ(table.sources().size(), 1u);
+  CHECK_EQ(bytes_of_tensor(table, "a"), "AAAABBBBCCCCDDDD");
+  CHECK_EQ(bytes_of_tensor(table, "l.0"), "CCCCDDDD");
+  CHECK_EQ(bytes_of_tensor(table, "3"), "BBBB");
+  CHECK(table.shape(table.at("l.0")) == (Shape{1, 2}));
+  CHECK(table.dtype(0) == DType::kF32);
+}
+
+TEST(a_bare_tensor) {
+  CHECK_EQ(bytes_of_tensor(pytorch::read_table(source_of(file(tensor("K\0"s, "K\2", "K\1")))), "tensor"), "AAAABBBB");
+}
+
+TEST(what_does_not_lie_in_a_row_is_gathered) {
+  const std::string body = "](" + tensor("K\0"s, "K\2K\2", "K\1K\2") + tensor("K\1", "K\3", "K\0"s) +
+                           tensor("K\0"s, "K\2", "K\3") + tensor("K\0"s, "K\0K\5"s, "K\1K\1") + "e";
+  const TensorTable table = pytorch::read_table(source_of(file(body)));
+  CHECK_EQ(bytes_of_tensor(table, "0"), "AAAACCCCBBBBDDDD");
+  CHECK_EQ(bytes_of_tensor(table, "1"), "BBBBBBBBBBBB");
+  CHECK_EQ(bytes_of_tensor(table, "2"), "AAAADDDD");
+  CHECK_EQ(bytes_of_tensor(table, "3"), "");
+}
+
+TEST(the_other_byte_order) {
+  std::string big = file(tensor("K\0"s, "K\4", "K\1"), "big");
+  const std::size_t at = big.find("AAAABBBB");
+  big.replace(at, 8, "abcdefgh");
+  const TensorTable table = pytorch::read_table(source_of(big));
+  CHECK_EQ(bytes_of_tensor(table, "tensor"), "dcbahgfeCCCCDDDD");
+  CHECK(refusal(file("}", "middle")) == ErrorCode::kCorrupt);
+}
+
+TEST(bounds) {
+  for (const auto& [offset, size, stride] : {std::tuple("K\1"s, "K\4"s, "K\1"s), std::tuple("K\0"s, "K\5"s, "K\1"s),
+                                             std::tuple("K\0"s, "K\2"s, "K\4"s), std::tuple("K\0"s, "K\4"s, ""s),
+                                             std::tuple("J\xFF\xFF\xFF\xFF"s, "K\1"s, "K\1"s), std::tuple("N"s, "K\1"s, "K\1"s)}) {
+    const Error error = CHECK_THROWS(Error, pytorch::read_table(source_of(file(tensor(offset, size, stride)))));
+    CHECK(error.code() == ErrorCode::kCorrupt);
+    CHECK_EQ(error.tensor(), "tensor");
+  }
+}
+
+TEST(globals_stop_the_read_or_are_passed_over) {
+  const std::string object = "}(" + text("o") + "cmine\nThing\n)\x81}(" + text("x") + tensor("K\0"s, "K\1", "K\1") + "ub" +
+                             text("t") + tensor("K\0"s, "K\1", "K\1") + "u";
+  const Error error = CHECK_THROWS(Error, pytorch::read_table(source_of(file(object))));
+  CHECK(error.code() == ErrorCode::kUnsupported);
+  CHECK(error.message().find("mine.Thing") != std::string::npos);
+  const TensorTable table = pytorch::read_table(source_of(file(object)), {}, {Opaque::kSkip});
+  CHECK_EQ(table.size(), 1u);
+  CHECK_EQ(table.name(0), "t");
+}
+
+TEST(a_table_bounds_what_is_unfolded) {
+  const std::string huge = "\x8a\6\0\0\0\0\0\1"s;  // 2^40
+  const Reader reader = Reader::open(source_of(file(tensor("K\0"s, huge, "K\0"s))));
+  CHECK(reader.format() == Format::kPytorch);
+  const std::size_t first = 0;
+  CHECK(CHECK_THROWS(Error, reader.load({&first, 1})).code() == ErrorCode::kLimit);
+  std::string some(10, '\0');
+  reader.read_range(0, 3, std::as_writable_bytes(std::span(some)));
+  CHECK_EQ(some, "AAAAAAAAAA");
+}
+
+TEST(checksums_of_storages) {
+  const std::string good = file(tensor("K\0"s, "K\4", "K\1"));
+  ReadOptions full;
+  full.verify = Verify::kFull;
+  CHECK_EQ(Reader::open(source_of(good), full).verify_all(), 1u);
+  std::string bad = good;
+  bad[bad.find("AAAA")] = 'a';
+  CHECK(CHECK_THROWS(Error, Reader::open(source_of(bad), full)).code() == ErrorCode::kCorrupt);
+  ReadOptions lazy;
+  lazy.verify = Verify::kLazy;
+  const Reader reader = Reader::open(source_of(bad), lazy);
+  CHECK(CHECK_THROWS(Error, reader.view(0)).code() == ErrorCode::kCorrupt);
+}
+
+TEST(every_cut_is_refused) {
+  const std::string whole = file(tensor("K\0"s, "K\4", "K\1"));
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    const Error error = CHECK_THROWS(Error, pytorch::read_table(source_of(std::string_view(whole).substr(0, n))));
+    CHECK(error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kUnsupported);
+  }
+}
+
+TEST(plain_data) {
+  const std::string body = "}(" + text("a") + "](K\1\x88Ne" + text("t") + tensor("K\0"s, "K\4", "K\1") + "u";
+  const Value value = pytorch::read_config(*source_of(file(body)));
+  CHECK(*value.find("a") == Value(Value::List{Value(1), Value(true), Value()}));
+  CHECK(*value.find("t") == Value());
+  CHECK(pytorch::read_config(*source_of(file(body)), "a.0") == Value(1));
+  CHECK(CHECK_THROWS(Error, pytorch::read_config(*source_of(file(body)), "b")).code() == ErrorCode::kNotFound);
+}
+
+// A gathered tensor read in pieces of every size at every place is the whole one.
+TEST(gathered_ranges) {
+  std::string data(4096, '\0');
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 131 >> 3);
+  pytorch::Gather gather;
+  gather.begin = 5;
+  gather.item = 2;
+  gather.dims = {{3, 7}, {1, 999}, {4, 0}, {5, 30}, {2, 1}};
+  gather.swap = 2;
+  const auto source = pytorch::gather_source(source_of(data), gather);
+  std::string expected;
+  for (std::size_t a = 0; a < 3; ++a)
+    for (std::size_t b = 0; b < 4; ++b)
+      for (std::size_t c = 0; c < 5; ++c)
+        for (std::size_t d = 0; d < 2; ++d) {
+          const std::size_t at = 5 + 2 * (a * 7 + c * 30 + d);
+          expected += {data[at + 1], data[at]};
+        }
+  CHECK_EQ(source->size(), expected.size());
+  for (std::size_t begin = 0; begin <= expected.size(); ++begin) {
+    for (std::size_t size = 0; size <= expected.size() - begin; size += 1 + size / 3) {
+      std::string part(size, '\0');
+      source->read_at(begin, std::as_writable_bytes(std::span(part)));
+      CHECK_EQ(part, expected.substr(begin, size));
+    }
+  }
+  std::string over(2, '\0');
+  CHECK(CHECK_THROWS(Error, source->read_at(expected.size() - 1, std::as_writable_bytes(std::span(over)))).code() ==
+        ErrorCode::kIo);
+}
+
+RUN_TESTS()

@@ -1,0 +1,49 @@
+// Any bytes: a directory whose records lie inside the file, one behind the other, or an Error.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "codec/zip_directory.h"
+#include "weightstore/error.h"
+
+using namespace weightstore;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+bool expected(const Error& error) {
+  return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kLimit ||
+         error.code() == ErrorCode::kUnsupported;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto source = memory_source({reinterpret_cast<const std::byte*>(data), size});
+  try {
+    const ZipDirectory directory = ZipDirectory::read(*source, {});
+    std::uint64_t end = 0;
+    for (std::size_t i = 0; i < directory.size(); ++i) {
+      const ZipRecord& record = directory[i];
+      require(record.begin >= end && record.end() <= size);
+      end = record.end();
+      require(directory.find(record.name) == i);
+      require(record.deflated || record.size == record.stored_size);
+      if (record.size > 1 << 20) continue;
+      try {
+        require(directory.content(*source, i).size() == record.size);
+      } catch (const Error& error) {
+        require(expected(error));
+      }
+    }
+    require(!directory.find("no/such/record\n"));
+  } catch (const Error& error) {
+    require(expected(error));
+  }
+  return 0;
+}
