@@ -69,8 +69,8 @@ struct TableOptions {
 // list. A row's bytes lie in pages of the slot, in the order in which rows were created; erased rows are reused.
 //
 // `ids` and the bytes beside them are in the same order: element i of a batch has bytes [i * row_bytes, ...). Buffers
-// of another size are Error(kInvalidArgument). Whatever inserts refuses a batch with an id outside of the table's slice,
-// or of a child that does not exist, before anything is changed; elsewhere such ids are just unknown.
+// of another size are Error(kInvalidArgument). Whatever inserts refuses a batch with an id outside of the table's
+// slice, or of a child that does not exist, before anything is changed; elsewhere such ids are just unknown.
 class HashTable {
  public:
   // Slot 0 is `embedding`. Throws Error(kInvalidArgument) for options that make no sense.
