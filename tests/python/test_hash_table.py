@@ -1,7 +1,9 @@
 """torch.classes.store.HashTable, eagerly and inside TorchScript."""
 
+import re
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +41,16 @@ def test_the_whole_boundary_positionally() -> None:
     assert rows[0] != rows[1]
     assert table.size() == 2
     assert torch.equal(table.read_slot("moment", ids_of(6, 7))[:, 0, 0], torch.tensor([0.5, 0.0]))
+
+
+def test_the_example_in_the_document() -> None:
+    page = Path(__file__).parents[2] / "docs" / "hash-table.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(example, page.name, "exec"), names)
+    table = names["table"]
+    assert sorted(table.ids().tolist()) == [7, 11]
+    assert torch.equal(table.lookup(names["ids"], False)[1], names["embeddings"] - 0.1)
 
 
 def test_insert_lookup_and_erase() -> None:
