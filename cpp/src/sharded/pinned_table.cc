@@ -34,8 +34,8 @@ std::size_t child_of_row(const PinnedStripe& stripe, std::uint32_t row) {
   return child_of(id);
 }
 
-// Streams one column of some stripes. Where rows are adjacent in a page, they are copied together; holes are passed over
-// on the way.
+// Streams one column of some stripes. Where rows are adjacent in a page, they are copied together; holes are passed
+// over on the way.
 class ColumnBytes : public ByteProducer {
  public:
   static constexpr std::size_t kIds = ~std::size_t{0};

@@ -8,9 +8,9 @@
 
 #include "weightstore/error.h"
 
-// Batches go through a stripe in groups: first the places of all ids of a group in the index are fetched, then all their
-// rows, then the bytes are copied. So the memory works on many rows at once, and a row costs a fraction of the two cache
-// misses it needs.
+// Batches go through a stripe in groups: first the places of all ids of a group in the index are fetched, then all
+// their rows, then the bytes are copied. So the memory works on many rows at once, and a row costs a fraction of the
+// two cache misses it needs.
 
 namespace weightstore::sharded {
 namespace {
