@@ -91,6 +91,7 @@ class Planner {
     TableJob job{&table, child, index_.find(source + "@id"), {}};
     wanted_.insert(source + "@id");
     const std::vector<SlotInfo> slots = table.slots();
+    for (const SlotInfo& slot : slots) wanted_.insert(source + "@" + slot.name);  // also those that were filtered out
     std::set<std::string> asked;
     for (const Value& column : columns) {
       const auto* name = column.get_if<std::string>();
@@ -112,7 +113,6 @@ class Planner {
   void add_slot(TableJob& job, const std::vector<SlotInfo>& slots, const std::string& destination,
                 const std::string& source, const std::string& name) {
     const std::string full = source + "@" + name;
-    wanted_.insert(full);
     const auto number = job.table->find_slot(name);
     if (!number) {
       mismatched_.push_back("'" + destination + "' has no slot '" + name + "'");
