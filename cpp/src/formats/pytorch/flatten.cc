@@ -92,7 +92,8 @@ void Flattener::walk(Node node) {
     throw Error(ErrorCode::kLimit, "the object repeats its parts so often that it unfolds without measure");
   }
   if (is_tensor(tree_, container_, node)) {
-    if (name_.size() > name_bytes_left_) throw Error(ErrorCode::kLimit, "names of tensors that are out of all proportion");
+    if (name_.size() > name_bytes_left_)
+      throw Error(ErrorCode::kLimit, "names of tensors that are out of all proportion");
     name_bytes_left_ -= name_.size();
     visit_(name_, node);
     return;

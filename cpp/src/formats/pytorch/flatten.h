@@ -20,8 +20,8 @@ class Flattener {
  public:
   using Visit = std::function<void(const std::string& name, Node tensor)>;
 
-  // `visit` is called for each name, in the order of the tree. A subtree that several names lead to is visited as often;
-  // throws kLimit when that gets out of hand.
+  // `visit` is called for each name, in the order of the tree. A subtree that several names lead to is visited as
+  // often; throws kLimit when that gets out of hand.
   Flattener(const PickleTree& tree, const Container& container, Visit visit);
   void run();
 
