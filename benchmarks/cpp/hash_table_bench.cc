@@ -1,4 +1,4 @@
-// A table of 8M rows of 16 F32, in batches of 64k: what a training step asks of it, and what a save takes from the step.
+// A table of 8M rows of 16 F32, in batches of 64k: what a training step asks of it, and what a save takes from that.
 
 #include <algorithm>
 #include <random>

@@ -31,8 +31,8 @@ Memory::Memory(SharedMutableBytes view)
 
 Memory allocate_memory(std::size_t size) {
   if (size >= kBulkBytes) return Memory(io::allocate_bulk(size));
-  auto* data = static_cast<std::byte*>(::operator new (size == 0 ? 1 : size, std::align_val_t{kAlignment}));
-  std::shared_ptr<void> owner(data, [](void* p) { ::operator delete (p, std::align_val_t{kAlignment}); });
+  auto* data = static_cast<std::byte*>(::operator new(size == 0 ? 1 : size, std::align_val_t{kAlignment}));
+  std::shared_ptr<void> owner(data, [](void* p) { ::operator delete(p, std::align_val_t{kAlignment}); });
   return Memory(SharedMutableBytes{MutableBytes(data, size), std::move(owner)});
 }
 

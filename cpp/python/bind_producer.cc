@@ -6,6 +6,7 @@
 #include "py_object.h"
 #include "py_producer.h"
 #include "weightstore/byte_producer.h"
+#include "weightstore/error.h"
 #include "weightstore/reader.h"
 #include "weightstore/transform.h"
 
@@ -38,6 +39,16 @@ Memory read(ByteProducer& producer) {
   return out;
 }
 
+void read_into(ByteProducer& producer, std::uintptr_t address, std::size_t nbytes) {
+  if (nbytes != producer.size()) {
+    throw Error(ErrorCode::kInvalidArgument, "there is room for " + std::to_string(nbytes) + " bytes, but there are " +
+                                                 std::to_string(producer.size()));
+  }
+  py::gil_scoped_release nogil;
+  if (nbytes != 0) producer.fill(0, {reinterpret_cast<std::byte*>(address), nbytes});
+  producer.finished();
+}
+
 }  // namespace
 
 void init_producer(py::module_& m) {
@@ -62,7 +73,8 @@ void init_producer(py::module_& m) {
             return transposed_bytes(bytes, item_bytes_of(dtype), rows, columns);
           },
           py::arg("dtype"), py::arg("rows"), py::arg("columns"))
-      .def("read", &read, "All of it, in new memory.");
+      .def("read", &read, "All of it, in new memory.")
+      .def("read_into", &read_into, py::arg("address"), py::arg("nbytes"), "All of it, into memory that is there.");
 }
 
 }  // namespace weightstore::python

@@ -88,8 +88,8 @@ class CallableSource : public ByteSource {
       const SharedBytes made = buffer_bytes(py::handle(read_.get())(offset, out.size()));
       if (made.bytes.size() < out.size()) throw OffloadEof(offset, out.size(), made.bytes.size());
       if (made.bytes.size() > out.size()) {
-        throw Error(ErrorCode::kInvalidArgument, "asked for " + std::to_string(out.size()) + " bytes, got " +
-                                                     std::to_string(made.bytes.size()))
+        throw Error(ErrorCode::kInvalidArgument,
+                    "asked for " + std::to_string(out.size()) + " bytes, got " + std::to_string(made.bytes.size()))
             .at_offset(offset);
       }
       py::gil_scoped_release nogil;

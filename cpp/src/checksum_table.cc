@@ -59,7 +59,8 @@ bool ChecksumTable::needs_check(std::size_t tensor) const {
 void ChecksumTable::check(std::size_t tensor, std::uint32_t found) const {
   Entry& entry = entries_[tensor];
   if (found != entry.crc) {
-    throw Error(ErrorCode::kCorrupt, "its bytes have the checksum " + hex8(found) + ", the file says " + hex8(entry.crc) +
+    throw Error(ErrorCode::kCorrupt, "its bytes have the checksum " + hex8(found) + ", the file says " +
+                                         hex8(entry.crc) +
                                          "; the file was damaged, or changed by a tool that keeps metadata as it is");
   }
   entry.checked.store(true, std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 // A file is what its structure says. A SafeTensors file may begin with any eight bytes that make a small number, among
-// them a ZIP's signature; so SafeTensors is recognised by its length field and the brace behind it, before anything that
-// is known by a signature alone.
+// them a ZIP's signature; so SafeTensors is recognised by its length field and the brace behind it, before anything
+// that is known by a signature alone.
 
 #include <algorithm>
 #include <array>
@@ -27,9 +27,8 @@ std::string_view trim_left(std::string_view text) {
 
 bool starts_with_any_case(std::string_view text, std::string_view lower) {
   if (text.size() < lower.size()) return false;
-  return std::equal(lower.begin(), lower.end(), text.begin(), [](char a, char b) {
-    return a == static_cast<char>(std::tolower(static_cast<unsigned char>(b)));
-  });
+  return std::equal(lower.begin(), lower.end(), text.begin(),
+                    [](char a, char b) { return a == static_cast<char>(std::tolower(static_cast<unsigned char>(b))); });
 }
 
 std::uint64_t little_endian(std::string_view bytes) {
@@ -69,7 +68,8 @@ std::string describe_stranger(std::string_view head) {
   }
   if (head.starts_with(std::string_view("PK\5\6"))) return "an empty ZIP archive";
   if (head.size() >= 2 && head[0] == '\x80' && head[1] >= 1 && head[1] <= 5) {
-    return "a Python pickle that torch.save() did not write, and which can run code when it is loaded; load it where it is "
+    return "a Python pickle that torch.save() did not write, and which can run code when it is loaded; load it where "
+           "it is "
            "trusted and save it as SafeTensors or Burnpack";
   }
   if (head.starts_with("GGUF")) return "a GGUF file, which this library does not read";

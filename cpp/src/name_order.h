@@ -49,8 +49,8 @@ class NameSorter {
 
  private:
   static constexpr std::size_t kStep = sizeof(NameKey::bytes);
-  static constexpr std::size_t kFew = 8;     // below, there is nothing to gain
-  static constexpr int kMaxDepth = 64;       // names chosen to differ late must not cost call frames
+  static constexpr std::size_t kFew = 8;  // below, there is nothing to gain
+  static constexpr int kMaxDepth = 64;    // names chosen to differ late must not cost call frames
 
   std::string_view name(const NameKey& key) const { return name_(key.number); }
 
@@ -73,8 +73,8 @@ class NameSorter {
   NameOf name_;
 };
 
-// The numbers 0 to `count` - 1 (below 2^32) in ascending order of the bytes of name(number). Takes eight bytes a name, no
-// more: headers of nothing but short names must not cost many times their size.
+// The numbers 0 to `count` - 1 (below 2^32) in ascending order of the bytes of name(number). Takes eight bytes a name,
+// no more: headers of nothing but short names must not cost many times their size.
 template <class NameOf>
 std::vector<NameKey> sorted_name_keys(std::size_t count, NameOf name) {
   std::vector<NameKey> keys(count);

@@ -77,12 +77,14 @@ struct Reader::State {
   // Every tensor has a checksum. One without may be a tensor whose name was damaged.
   void require_checksums() const {
     if (checksum_entries.empty()) {
-      throw Error(ErrorCode::kUnsupported,
-                  "the file carries no checksums to verify; write it with checksums, or open it without full verification");
+      throw Error(
+          ErrorCode::kUnsupported,
+          "the file carries no checksums to verify; write it with checksums, or open it without full verification");
     }
     for (std::size_t i = 0; i < table.size(); ++i) {
       if (checksums->expected(i)) continue;
-      throw Error(ErrorCode::kCorrupt, "the file has checksums, but none for it; its name was damaged, or it was added later")
+      throw Error(ErrorCode::kCorrupt,
+                  "the file has checksums, but none for it; its name was damaged, or it was added later")
           .in_tensor(table.name(i));
     }
   }
@@ -197,7 +199,8 @@ Reader Reader::renamed(const NameHooks& hooks) const {
     for (std::size_t i = 0; i < state->table.size(); ++i) {
       // What was found right stays so.
       const std::size_t before = renamed.numbers[i];
-      if (checksums->expected(i) && !state_->checksums->needs_check(before)) checksums->check(i, *checksums->expected(i));
+      if (checksums->expected(i) && !state_->checksums->needs_check(before))
+        checksums->check(i, *checksums->expected(i));
     }
     state->checksums = std::move(checksums);
   }
@@ -278,8 +281,8 @@ void Reader::read_all(std::span<const Request> requests, bool fresh, const Progr
   for (const Request& request : requests) {
     const std::uint64_t size = state_->table.nbytes(request.tensor);
     if (request.out.size() != size) {
-      throw Error(ErrorCode::kInvalidArgument, "has " + std::to_string(size) + " bytes, the output " +
-                                                   std::to_string(request.out.size()))
+      throw Error(ErrorCode::kInvalidArgument,
+                  "has " + std::to_string(size) + " bytes, the output " + std::to_string(request.out.size()))
           .in_tensor(state_->table.name(request.tensor));
     }
     jobs.push_back({&state_->source_of(request.tensor), state_->table.begin(request.tensor), request.out,
@@ -306,10 +309,12 @@ void Reader::read_all(std::span<const Request> requests, bool fresh, const Progr
 void Reader::check_expansion(std::uint64_t bytes) const {
   if (state_->format != Format::kPytorch) return;
   const std::uint64_t file = state_->table.sources()[0]->size();
-  const std::uint64_t most = std::max(state_->options.limits.pytorch_expanded_bytes, checked_mul(file, 16).value_or(file));
+  const std::uint64_t most =
+      std::max(state_->options.limits.pytorch_expanded_bytes, checked_mul(file, 16).value_or(file));
   if (bytes <= most) return;
-  throw Error(ErrorCode::kLimit, "the tensors have " + std::to_string(bytes) + " bytes, which repeat those of a file of " +
-                                     std::to_string(file) + "; read fewer of them, or a part")
+  throw Error(ErrorCode::kLimit, "the tensors have " + std::to_string(bytes) +
+                                     " bytes, which repeat those of a file of " + std::to_string(file) +
+                                     "; read fewer of them, or a part")
       .in_file(state_->table.sources()[0]->name())
       .of_format(state_->format);
 }

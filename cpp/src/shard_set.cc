@@ -15,8 +15,8 @@ namespace {
 
 std::string read_text(const ByteSource& source, std::uint64_t limit) {
   if (source.size() > limit) {
-    throw Error(ErrorCode::kLimit, "the index has " + std::to_string(source.size()) + " bytes, the limit is " +
-                                       std::to_string(limit));
+    throw Error(ErrorCode::kLimit,
+                "the index has " + std::to_string(source.size()) + " bytes, the limit is " + std::to_string(limit));
   }
   std::string text(static_cast<std::size_t>(source.size()), '\0');
   source.read_at(0, {reinterpret_cast<std::byte*>(text.data()), text.size()});
@@ -87,7 +87,8 @@ void check_index(const TextMap& weight_map, const TensorTable& table, const std:
           .in_tensor(weight_map.key(i));
     }
     if (const std::string_view actual = shards[table.source_of(*found)]; actual != shard) {
-      throw Error(ErrorCode::kCorrupt, "the index maps it to '" + shard + "', but it is in '" + std::string(actual) + "'")
+      throw Error(ErrorCode::kCorrupt,
+                  "the index maps it to '" + shard + "', but it is in '" + std::string(actual) + "'")
           .in_tensor(weight_map.key(i));
     }
   }
@@ -97,8 +98,8 @@ void check_index(const TextMap& weight_map, const TensorTable& table, const std:
     // Both are sorted by name, so the first difference is the tensor that the index lacks.
     const std::size_t tensor = by_name[i];
     if (i == weight_map.size() || weight_map.key(i) != table.name(tensor)) {
-      throw Error(ErrorCode::kCorrupt,
-                  "shard '" + std::string(shards[table.source_of(tensor)]) + "' holds it, but the index does not name it")
+      throw Error(ErrorCode::kCorrupt, "shard '" + std::string(shards[table.source_of(tensor)]) +
+                                           "' holds it, but the index does not name it")
           .in_tensor(table.name(tensor));
     }
   }

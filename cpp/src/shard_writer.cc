@@ -1,5 +1,5 @@
-// A set of shards under the names that Hugging Face's tools expect. Those names are fixed, so a new set replaces the files
-// of an old one, and no order of renames is atomic as a whole. The index is therefore what makes a set:
+// A set of shards under the names that Hugging Face's tools expect. Those names are fixed, so a new set replaces the
+// files of an old one, and no order of renames is atomic as a whole. The index is therefore what makes a set:
 //
 //  1. Every shard is written, whole, as a temporary beside its final name.
 //  2. The old index is removed, and that synced: from here on there is no set, rather than one that mixes old and new

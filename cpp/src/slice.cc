@@ -1,6 +1,6 @@
 // The innermost dimensions that are taken whole and in order form one unit: a run of bytes without gaps. Around it the
-// selection is a counter over the outer dimensions. Units that lie close together are fetched by one read and picked out
-// of it, because a system call costs more than a page of bytes.
+// selection is a counter over the outer dimensions. Units that lie close together are fetched by one read and picked
+// out of it, because a system call costs more than a page of bytes.
 
 #include "slice.h"
 

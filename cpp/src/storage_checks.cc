@@ -44,9 +44,11 @@ void StorageChecks::check(const ByteSource& file, std::size_t i) const {
 
 void StorageChecks::require_all() const {
   const auto missing = std::find_if(storages_.begin(), storages_.end(), [](const auto& s) { return !s.crc; });
-  const bool any = std::any_of(storages_.begin(), storages_.end(), [](const auto& s) { return s.crc && s.end > s.begin; });
+  const bool any =
+      std::any_of(storages_.begin(), storages_.end(), [](const auto& s) { return s.crc && s.end > s.begin; });
   if (any && missing == storages_.end()) return;
-  const std::string what = any ? "storage '" + printable(missing->name) + "' has no checksum" : "the file carries no checksums";
+  const std::string what =
+      any ? "storage '" + printable(missing->name) + "' has no checksum" : "the file carries no checksums";
   throw Error(ErrorCode::kUnsupported, what + " to verify; open it without full verification")
       .of_format(Format::kPytorch);
 }

@@ -1,5 +1,6 @@
-// Records are fixed-size; names stay in the header's text, and shapes live in an arena. Dimensions are stored as LEB128 because a dimension then
-// takes no more room than its digits in the header, so that a header of nothing but dimensions cannot blow us up.
+// Records are fixed-size; names stay in the header's text, and shapes live in an arena. Dimensions are stored as LEB128
+// because a dimension then takes no more room than its digits in the header, so that a header of nothing but dimensions
+// cannot blow us up.
 
 #include <algorithm>
 #include <array>
@@ -118,8 +119,8 @@ std::uint32_t TensorTable::place(std::string_view name) {
 }
 
 void TensorTable::add(const NewTensor& tensor) {
-  if (text_size_ + names_.size() + tensor.name.size() > kMaxArena || shapes_.size() + 10 * tensor.shape.size() > kMaxArena ||
-      records_.size() >= kMaxArena / 4) {
+  if (text_size_ + names_.size() + tensor.name.size() > kMaxArena ||
+      shapes_.size() + 10 * tensor.shape.size() > kMaxArena || records_.size() >= kMaxArena / 4) {
     throw Error(ErrorCode::kLimit, "more tensors than one table can hold").in_tensor(tensor.name);
   }
   // A tensor usually takes a hundred bytes of header. Pages that are not needed are never touched.

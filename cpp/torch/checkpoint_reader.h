@@ -12,7 +12,8 @@
 
 namespace weightstore::torch_bridge {
 
-// Immutable and thread-safe. Every failure is a weightstore::Error; torch turns it into a RuntimeError with the same text.
+// Immutable and thread-safe. Every failure is a weightstore::Error; torch turns it into a RuntimeError with the same
+// text.
 class CheckpointReader : public torch::CustomClassHolder {
  public:
   // A directory with a checkpoint, a SafeTensors or Burnpack file, or the index of a set of shards. Reads headers only.

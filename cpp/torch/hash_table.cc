@@ -180,8 +180,8 @@ std::int64_t HashTable::erase(const at::Tensor& ids) {
 at::Tensor HashTable::contains(const at::Tensor& ids) const {
   const at::Tensor checked = checked_ids(ids);
   at::Tensor found = new_tensor({checked.numel()}, c10::ScalarType::Bool);
-  table_->contains(span_of(checked), {static_cast<std::uint8_t*>(found.mutable_data_ptr()),
-                                      static_cast<std::size_t>(found.numel())});
+  table_->contains(span_of(checked),
+                   {static_cast<std::uint8_t*>(found.mutable_data_ptr()), static_cast<std::size_t>(found.numel())});
   return found;
 }
 

@@ -30,14 +30,18 @@ weightstore::Loader LoaderHolder::core(std::vector<std::pair<at::Tensor, at::Ten
   for (const auto& entry : tensors_) {
     at::Tensor tensor = entry.value().detach();
     if (!is_plain_memory(tensor)) {
-      at::Tensor copy = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).memory_format(at::MemoryFormat::Contiguous));
+      at::Tensor copy =
+          at::empty(tensor.sizes(), tensor.options().device(at::kCPU).memory_format(at::MemoryFormat::Contiguous));
       copy.copy_(tensor);  // what is not loaded stays as it is
       staged.emplace_back(tensor, copy);
       tensor = copy;
     }
     const TensorInfo info = info_of(entry.key(), tensor);
-    targets.push_back({info.name, info.dtype, info.shape,
-                       {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<std::size_t>(tensor.nbytes())}});
+    targets.push_back(
+        {info.name,
+         info.dtype,
+         info.shape,
+         {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<std::size_t>(tensor.nbytes())}});
   }
   return {path_, parallel_, std::move(tables), std::move(targets)};
 }

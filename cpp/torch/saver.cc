@@ -16,12 +16,12 @@ std::int64_t BlockHolder::dtype() const {
 }
 
 std::vector<std::int64_t> BlockHolder::shape() const {
-  return guarded([&] {
-    return sizes_of({block_.tensor_name(), block_.dtype(), block_.shape(), 0, 0, 0, std::nullopt, nullptr});
-  });
+  return guarded(
+      [&] { return sizes_of({block_.tensor_name(), block_.dtype(), block_.shape(), 0, 0, 0, std::nullopt, nullptr}); });
 }
 
-SaverHolder::SaverHolder(std::int64_t shard_index, std::int64_t shard_num, std::int64_t parallel, const std::string& path)
+SaverHolder::SaverHolder(std::int64_t shard_index, std::int64_t shard_num, std::int64_t parallel,
+                         const std::string& path)
     : saver_(guarded([&] { return weightstore::Saver(shard_index, shard_num, parallel, path); })) {}
 
 void SaverHolder::configure(const std::string& options) {

@@ -95,12 +95,13 @@ std::vector<std::int64_t> sizes_of(const TensorInfo& info) {
 
 TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided) {
-    throw Error(ErrorCode::kUnsupported, "sparse tensors cannot be saved; save their indices and values").in_tensor(name);
+    throw Error(ErrorCode::kUnsupported, "sparse tensors cannot be saved; save their indices and values")
+        .in_tensor(name);
   }
   const auto dtype = dtype_of(tensor.scalar_type());
   if (!dtype) {
-    throw Error(ErrorCode::kUnsupported, std::string("no file format has elements of torch's type ") +
-                                             c10::toString(tensor.scalar_type()))
+    throw Error(ErrorCode::kUnsupported,
+                std::string("no file format has elements of torch's type ") + c10::toString(tensor.scalar_type()))
         .in_tensor(name);
   }
   TensorInfo info;
@@ -127,7 +128,8 @@ NewTensor new_tensor(const std::string& name, const at::Tensor& tensor) {
   if (tensor.device().is_meta()) {
     throw Error(ErrorCode::kInvalidArgument, "is on the meta device: it has a shape but no values").in_tensor(name);
   }
-  const auto owner = std::make_shared<const at::Tensor>(tensor.device().is_cpu() ? tensor.detach() : tensor.detach().cpu());
+  const auto owner =
+      std::make_shared<const at::Tensor>(tensor.device().is_cpu() ? tensor.detach() : tensor.detach().cpu());
   const auto* data = static_cast<const std::byte*>(owner->const_data_ptr());
   std::shared_ptr<ByteProducer> bytes;
   if (is_plain_memory(*owner)) {

@@ -6,13 +6,15 @@ of the mapped file, when asked for) for those on the meta device. Everything els
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _load, _module, _param_ids, errors
+from . import _load, _module, _param_ids, _sources, errors
 from ._module import Slot
-from ._sources import ArrayValue, FileTensor, TensorValue
+from ._sources import FileTensor
 
 if TYPE_CHECKING:
     from ._apply import Job, Plan
@@ -28,6 +30,7 @@ def commit(plan: Plan, *, zero_copy: bool, progress: Progress | None) -> None:
     fills: _Batches = {}
     adoptions: _Batches = {}
     single: list[Job] = []
+    _read_what_is_overwritten(plan.jobs)
     for job in plan.jobs:
         source = job.snapshot._source
         if isinstance(source, FileTensor) and not job.converts:
@@ -94,20 +97,31 @@ class _Commit:
         slot = job.slots[0]
         self._replaced.append(slot.path)
         if _is_adopted(job, self._zero_copy):
-            resident = isinstance(job.snapshot._source, (TensorValue, ArrayValue))
+            resident = _sources.resident(job.snapshot._source) is not None
             value = _value(job, own=not job.converts and (resident or not self._zero_copy))
             _adopt(job.slots, _as_type(value, slot.value) if job.converts else value)
-        elif _module.is_tensor(slot.value):
-            import torch
-
-            value = _value(job, own=False)
-            with torch.no_grad():
-                slot.value.copy_(value)
-        else:
-            with np.errstate(over="ignore", invalid="ignore"):
-                np.copyto(slot.value, _value(job, own=False), casting="unsafe")
+        elif not self._filled(job, slot.value):
+            _copy_into(slot.value, _value(job, own=False))
         self._done += job.snapshot.nbytes
         self._tell(slot.path)
+
+    def _filled(self, job: Job, target: Any) -> bool:
+        """Transposes and casts go straight into the memory of the target, where that lies as a file would."""
+        source = job.snapshot._source
+        if job.converts:
+            expected = _module.type_and_shape(target)[0]
+            if expected not in _sources.FLOATS or source.dtype not in _sources.FLOATS:
+                return False
+            source = _sources.Cast(source, expected)
+        address = _module.plain_memory(target)
+        if address is None or not isinstance(source, (_sources.Cast, _sources.Transposed)):
+            return False
+        source.producer(read_now=True).read_into(address, source.nbytes)
+        if _module.is_tensor(target):
+            import torch
+
+            torch.autograd.graph.increment_version(target)
+        return True
 
     def _tell(self, path: str) -> None:
         if self._progress is not None and self._progress(self._done, self._total, path) is False:
@@ -129,6 +143,24 @@ class _Commit:
             names = ", ".join(self._replaced[:10]) + (", ..." if len(self._replaced) > 10 else "")
             error.add_note(f"{len(self._replaced)} parameters had been replaced by then, wholly or in part: {names}")
         return error
+
+
+def _read_what_is_overwritten(jobs: list[Job]) -> None:
+    """Reads sources that lie where values are about to go: a module's own tensors, on their way to other names."""
+    resident = [(job, _sources.resident(job.snapshot._source)) for job in jobs]
+    resident = [(job, value) for job, value in resident if value is not None]
+    if not resident:
+        return
+    targets = sorted(_module.memory_range(job.slots[0].value) for job in jobs)
+    reaches = [0, *accumulate((end for _, end in targets), max)]
+    for job, value in resident:
+        source = job.snapshot._source
+        begin, end = _module.memory_range(value)
+        stays = value is job.slots[0].value and not isinstance(source, _sources.Changed)
+        # Of the targets that begin before the source ends, one reaches beyond its begin.
+        if not stays and begin < end and reaches[bisect_left(targets, (end, 0))] > begin:
+            loaded = _sources.Loaded(source, source.own())
+            job.snapshot = job.snapshot._copy(job.snapshot.full_path, loaded)
 
 
 def _overlapping(jobs: dict[str, Job]) -> list[str]:
@@ -156,6 +188,17 @@ def _is_adopted(job: Job, zero_copy: bool) -> bool:
 def _value(job: Job, *, own: bool) -> Any:
     source = job.snapshot._source
     return source.torch(own=own) if _module.is_tensor(job.slots[0].value) else source.numpy(own=own)
+
+
+def _copy_into(target: Any, value: Any) -> None:
+    if _module.is_tensor(target):
+        import torch
+
+        with torch.no_grad():
+            target.copy_(value)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.copyto(target, value, casting="unsafe")
 
 
 def _as_type(value: Any, like: Any) -> Any:

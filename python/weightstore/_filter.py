@@ -143,6 +143,11 @@ class PathFilter:
         return f"<PathFilter {' or '.join(parts)}>"
 
 
+def check_filter(filter: object) -> None:
+    if filter is not None and not isinstance(filter, PathFilter):
+        raise TypeError(f"a filter is a PathFilter, not {type(filter).__name__}")
+
+
 def _several(items: Iterable[_T]) -> list[_T]:
     if isinstance(items, (str, bytes)):
         raise TypeError(f"expected several of them, not the single text {items!r}")

@@ -159,12 +159,21 @@ def identity(value: Any) -> Hashable:
 
 
 def memory_range(value: Any) -> tuple[int, int]:
-    """First byte and end of what a tensor's elements touch; nothing for tensors on another device."""
+    """First byte and end of what a tensor's elements touch."""
     if not is_tensor(value):
         return np.lib.array_utils.byte_bounds(value) if value.size else (0, 0)
     from . import _aliases
 
-    return _aliases.memory_range(value) if value.device.type == "cpu" else (0, 0)
+    return (0, 0) if value.device.type == "meta" or is_lazy(value) else _aliases.memory_range(value)
+
+
+def plain_memory(value: Any) -> int | None:
+    """The address of an array or tensor that lies in memory as in a file, row-major and native; else None."""
+    if not is_tensor(value):
+        plain = value.flags.c_contiguous and value.dtype.isnative
+        return value.__array_interface__["data"][0] if plain else None
+    plain = value.device.type == "cpu" and value.is_contiguous() and not value.is_conj() and not value.is_neg()
+    return value.data_ptr() if plain else None
 
 
 def can_replace(slot: Slot) -> bool:

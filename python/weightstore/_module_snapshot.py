@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import _apply, _commit, _module
 from ._adapters import ModuleAdapter, as_adapter
 from ._apply_result import ApplyResult
-from ._filter import PathFilter
+from ._filter import PathFilter, check_filter
 from ._match import without_variants
 from ._progress import Progress, reporting
 from ._snapshot import TensorSnapshot
@@ -29,6 +29,7 @@ def collect(
     filter: sees the module's own names. The adapter is applied to what the filter lets through.
     skip_enum_variants: leave components in CamelCase out of the names.
     """
+    check_filter(filter)
     adapt = None if adapter is None else as_adapter(adapter).adapt
     snapshots = []
     for slot in _module.slots(module):
@@ -64,6 +65,7 @@ def apply(
         parameter the snapshot's type. Unless given: "adopt" where the adapter changed the type, else "cast".
     zero_copy: parameters become views of the mapped file where a snapshot is of one.
     """
+    check_filter(filter)
     sources = named(snapshots)
     rules = _apply.Rules(
         filter=filter,

@@ -180,7 +180,8 @@ class Saver:
             raise
         if failure:
             raise failure[0]
-        report(*self._impl.progress(), "")
+        done, total = self._impl.progress()
+        report(done, total, "")
 
 
 def split_sparse_dense_state_dict(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

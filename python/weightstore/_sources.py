@@ -207,7 +207,7 @@ class Loaded(Source):
         return np.frombuffer(self._buffer, np.uint8).copy()
 
 
-class _Changed(Source):
+class Changed(Source):
     """Another source's values, changed block by block on their way: a chain of changes holds nothing in between."""
 
     def __init__(self, source: Source, dtype: str, shape: tuple[int, ...]) -> None:
@@ -221,7 +221,7 @@ class _Changed(Source):
     view = own
 
 
-class Transposed(_Changed):
+class Transposed(Changed):
     """A matrix with its rows and columns exchanged."""
 
     def __init__(self, source: Source) -> None:
@@ -231,7 +231,7 @@ class Transposed(_Changed):
         return self.source.producer(read_now=read_now).transpose(self.dtype, *self.source.shape)
 
 
-class Cast(_Changed):
+class Cast(Changed):
     """The same numbers as another floating-point type."""
 
     def __init__(self, source: Source, dtype: str) -> None:
@@ -247,6 +247,13 @@ class Cast(_Changed):
 
     def _slowly(self) -> Any:
         return _cast_slowly(self.source.view(), self.source.dtype, self.dtype)
+
+
+def resident(source: Source) -> Any:
+    """The array or tensor in memory that a source reads, however changed; None when it reads something else."""
+    while isinstance(source, Changed):
+        source = source.source
+    return source.array if isinstance(source, ArrayValue) else getattr(source, "tensor", None)
 
 
 def transposed(source: Source, name: str) -> Source:

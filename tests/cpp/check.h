@@ -1,7 +1,8 @@
 #pragma once
 
-// A test program is a list of TEST blocks and one RUN_TESTS(). A failed CHECK prints where, and the run goes on with the
-// next test; the exit code says whether all passed. "name" as first argument runs only tests whose name contains it.
+// A test program is a list of TEST blocks and one RUN_TESTS(). A failed CHECK prints where, and the run goes on with
+// the next test; the exit code says whether all passed. "name" as first argument runs only tests whose name contains
+// it.
 
 #include <cstdio>
 #include <cstring>
@@ -73,26 +74,26 @@ inline int run(int argc, char** argv) {
 
 }  // namespace check
 
-#define TEST(name)                                                 \
-  static void test_##name();                                       \
+#define TEST(name)                                                      \
+  static void test_##name();                                            \
   static const check::Registration register_##name(#name, test_##name); \
   static void test_##name()
 
-#define CHECK(condition)                                                    \
-  do {                                                                      \
+#define CHECK(condition)                                                        \
+  do {                                                                          \
     if (!(condition)) check::fail(__FILE__, __LINE__, "CHECK(" #condition ")"); \
   } while (false)
 
 #define CHECK_EQ(a, b) check::check_eq(__FILE__, __LINE__, #a ", " #b, (a), (b))
 
 // Runs `expression`, which must throw `type`, and returns what was thrown.
-#define CHECK_THROWS(type, expression)                                                   \
-  [&]() -> type {                                                                        \
-    try {                                                                                \
-      (void)(expression);                                                                \
-    } catch (const type& thrown_by_expression) {                                         \
-      return thrown_by_expression;                                                       \
-    }                                                                                    \
+#define CHECK_THROWS(type, expression)                                                           \
+  [&]() -> type {                                                                                \
+    try {                                                                                        \
+      (void)(expression);                                                                        \
+    } catch (const type& thrown_by_expression) {                                                 \
+      return thrown_by_expression;                                                               \
+    }                                                                                            \
     check::fail(__FILE__, __LINE__, "CHECK_THROWS(" #type ", " #expression "): nothing thrown"); \
   }()
 

@@ -24,7 +24,7 @@ ErrorCode refusal(std::string_view digits, std::size_t size) {
 
 TEST(golden_streams) {
   CHECK_EQ(inflated("0300", 0), "");
-  CHECK_EQ(inflated("4b0400", 1), "a");  // fixed codes
+  CHECK_EQ(inflated("4b0400", 1), "a");              // fixed codes
   CHECK_EQ(inflated("010300fcff616263", 3), "abc");  // stored
   CHECK_EQ(inflated("cb48cdc9c95728cf2fca4901 00", 11), "hello world");
   CHECK_EQ(inflated("4b4c1c05c40200", 300), std::string(300, 'a'));
@@ -44,14 +44,14 @@ TEST(blocks_follow_one_another) {
 
 TEST(streams_that_are_none) {
   CHECK(refusal("", 0) == ErrorCode::kCorrupt);
-  CHECK(refusal("07", 1) == ErrorCode::kCorrupt);                  // block kind 3
-  CHECK(refusal("010300fcfe616263", 3) == ErrorCode::kCorrupt);    // complement
-  CHECK(refusal("010300fcff6162", 3) == ErrorCode::kCorrupt);      // cut
+  CHECK(refusal("07", 1) == ErrorCode::kCorrupt);                // block kind 3
+  CHECK(refusal("010300fcfe616263", 3) == ErrorCode::kCorrupt);  // complement
+  CHECK(refusal("010300fcff6162", 3) == ErrorCode::kCorrupt);    // cut
   CHECK(refusal("4b0400", 2) == ErrorCode::kCorrupt);            // shorter than said
-  CHECK(refusal("4b4c1c05c40200", 299) == ErrorCode::kCorrupt);      // longer than said
+  CHECK(refusal("4b4c1c05c40200", 299) == ErrorCode::kCorrupt);  // longer than said
   CHECK(refusal("4b040000", 1) == ErrorCode::kCorrupt);          // bytes behind
-  CHECK(refusal("0302", 3) == ErrorCode::kCorrupt);                // copies from before the beginning
-  CHECK(refusal("05c0810800000000", 1) == ErrorCode::kCorrupt);    // a code that claims too much
+  CHECK(refusal("0302", 3) == ErrorCode::kCorrupt);              // copies from before the beginning
+  CHECK(refusal("05c0810800000000", 1) == ErrorCode::kCorrupt);  // a code that claims too much
 }
 
 TEST(a_size_that_no_stream_gives_is_refused_before_it_is_allocated) {

@@ -88,7 +88,8 @@ std::string parsed(const std::string& pickle) {
 TEST(scalars) {
   CHECK_EQ(parsed("\x80\2N."s), "None");
   CHECK_EQ(parsed("\x80\2(\x88\x89K\xFFM\xFF\xFFJ\xFF\xFF\xFF\xFFt."s), "(True,False,255,65535,-1)");
-  CHECK_EQ(parsed("\x80\2(\x8a\0\x8a\1\xFF\x8a\2\xFF\0\x8a\x08\0\0\0\0\0\0\0\x80t."s), "(0,-1,255,-9223372036854775808)");
+  CHECK_EQ(parsed("\x80\2(\x8a\0\x8a\1\xFF\x8a\2\xFF\0\x8a\x08\0\0\0\0\0\0\0\x80t."s),
+           "(0,-1,255,-9223372036854775808)");
   CHECK_EQ(parsed("\x80\2\x8a\x09\0\0\0\0\0\0\0\0\1."s), "big000000000000000001");
   CHECK_EQ(parsed("\x80\2G\x3f\xf8\0\0\0\0\0\0."s), "1.5");
   CHECK_EQ(parsed("\x80\2(X\1\0\0\0aU\1bT\1\0\0\0cU\1\xFFt."s), "('a','b','c',b'ff')");
@@ -122,11 +123,11 @@ TEST(calls_are_remembered_and_not_made) {
   CHECK_EQ(parsed("\x80\4\x8c\1m\x8c\4call\x93)R."s), "m.call(){}");
   CHECK_EQ(parsed("\x80\2(K\5tQ."s), "@(5)");
   CHECK(refusal("\x80\2cos\nsystem\n."s) == ErrorCode::kUnsupported);
-  CHECK(refusal("\x80\2cm\ncall\n)\x81."s) == ErrorCode::kCorrupt);    // NEWOBJ
-  CHECK(refusal("\x80\2cm\ncall\n)R}b."s) == ErrorCode::kCorrupt);     // BUILD
-  CHECK(refusal("\x80\2cm\ncall\n)RNNs."s) == ErrorCode::kCorrupt);    // SETITEM
-  CHECK(refusal("\x80\2cm\nmap\n)RNa."s) == ErrorCode::kCorrupt);      // APPEND
-  CHECK(refusal("\x80\2cm\nmap\n)R}b}b."s) == ErrorCode::kCorrupt);    // twice
+  CHECK(refusal("\x80\2cm\ncall\n)\x81."s) == ErrorCode::kCorrupt);  // NEWOBJ
+  CHECK(refusal("\x80\2cm\ncall\n)R}b."s) == ErrorCode::kCorrupt);   // BUILD
+  CHECK(refusal("\x80\2cm\ncall\n)RNNs."s) == ErrorCode::kCorrupt);  // SETITEM
+  CHECK(refusal("\x80\2cm\nmap\n)RNa."s) == ErrorCode::kCorrupt);    // APPEND
+  CHECK(refusal("\x80\2cm\nmap\n)R}b}b."s) == ErrorCode::kCorrupt);  // twice
   CHECK(refusal("\x80\2K\1)R."s) == ErrorCode::kCorrupt);
 }
 

@@ -20,9 +20,10 @@ std::string text(std::string_view t) { return "U"s + static_cast<char>(t.size())
 
 // A tensor of floats over storage 0, which has four.
 std::string tensor(std::string_view offset, std::string_view size, std::string_view stride) {
-  return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\nFloatStorage\n" + text("0") + text("cpu") +
-         "K\4tQ" + std::string(offset) + "(" + std::string(size) + "t(" + std::string(stride) +
-         "t\x89" "ccollections\nOrderedDict\n)RtR";
+  return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\nFloatStorage\n" + text("0") +
+         text("cpu") + "K\4tQ" + std::string(offset) + "(" + std::string(size) + "t(" + std::string(stride) +
+         "t\x89"
+         "ccollections\nOrderedDict\n)RtR";
 }
 
 std::string file(const std::string& body, std::string_view byte_order = "little") {
@@ -84,9 +85,10 @@ TEST(the_other_byte_order) {
 }
 
 TEST(bounds) {
-  for (const auto& [offset, size, stride] : {std::tuple("K\1"s, "K\4"s, "K\1"s), std::tuple("K\0"s, "K\5"s, "K\1"s),
-                                             std::tuple("K\0"s, "K\2"s, "K\4"s), std::tuple("K\0"s, "K\4"s, ""s),
-                                             std::tuple("J\xFF\xFF\xFF\xFF"s, "K\1"s, "K\1"s), std::tuple("N"s, "K\1"s, "K\1"s)}) {
+  for (const auto& [offset, size, stride] :
+       {std::tuple("K\1"s, "K\4"s, "K\1"s), std::tuple("K\0"s, "K\5"s, "K\1"s), std::tuple("K\0"s, "K\2"s, "K\4"s),
+        std::tuple("K\0"s, "K\4"s, ""s), std::tuple("J\xFF\xFF\xFF\xFF"s, "K\1"s, "K\1"s),
+        std::tuple("N"s, "K\1"s, "K\1"s)}) {
     const Error error = CHECK_THROWS(Error, pytorch::read_table(source_of(file(tensor(offset, size, stride)))));
     CHECK(error.code() == ErrorCode::kCorrupt);
     CHECK_EQ(error.tensor(), "tensor");
@@ -94,8 +96,8 @@ TEST(bounds) {
 }
 
 TEST(globals_stop_the_read_or_are_passed_over) {
-  const std::string object = "}(" + text("o") + "cmine\nThing\n)\x81}(" + text("x") + tensor("K\0"s, "K\1", "K\1") + "ub" +
-                             text("t") + tensor("K\0"s, "K\1", "K\1") + "u";
+  const std::string object = "}(" + text("o") + "cmine\nThing\n)\x81}(" + text("x") + tensor("K\0"s, "K\1", "K\1") +
+                             "ub" + text("t") + tensor("K\0"s, "K\1", "K\1") + "u";
   const Error error = CHECK_THROWS(Error, pytorch::read_table(source_of(file(object))));
   CHECK(error.code() == ErrorCode::kUnsupported);
   CHECK(error.message().find("mine.Thing") != std::string::npos);

@@ -137,7 +137,8 @@ TEST(outputs_must_not_share_memory) {
   std::string out(8, '?');
   const auto part = [&](std::size_t begin) { return writable(out).subspan(begin, 4); };
   for (const std::size_t begin : {0u, 1u, 3u}) {
-    const Error error = CHECK_THROWS(Error, reader.read_many(std::vector<Reader::Request>{{1, part(begin)}, {0, part(0)}}));
+    const Error error =
+        CHECK_THROWS(Error, reader.read_many(std::vector<Reader::Request>{{1, part(begin)}, {0, part(0)}}));
     CHECK(error.code() == ErrorCode::kInvalidArgument);
     CHECK_EQ(out, "????????");
   }

@@ -71,8 +71,8 @@ void save_one(const std::filesystem::path& path, const SaveOptions& options, con
   saver.configure(options);
   const auto user = table("user", 2, static_cast<std::uint64_t>(shard), static_cast<std::uint64_t>(shards));
   fill(*user, {1, 2, 3, 40000, 50000}, 2);
-  saver.save(saver.make_write_blocks(
-      Tables{user}, {dense("w", DType::kU8, {content.size()}, content), dense("v", DType::kU8, {content.size()}, content)}));
+  saver.save(saver.make_write_blocks(Tables{user}, {dense("w", DType::kU8, {content.size()}, content),
+                                                    dense("v", DType::kU8, {content.size()}, content)}));
 }
 
 // The exit code of a child that does this.
@@ -126,7 +126,9 @@ TEST(a_crash_at_any_step_leaves_old_or_new) {
     const char* commit;  // the first step after which the new checkpoint counts
   };
   const Case cases[] = {
-      {CheckpointLayout::kPlain, false, {"data written", "record written", "records merged", "index written", "cleaned"},
+      {CheckpointLayout::kPlain,
+       false,
+       {"data written", "record written", "records merged", "index written", "cleaned"},
        "index written"},
       {CheckpointLayout::kRecis,
        true,

@@ -26,8 +26,9 @@ using Rows = std::map<std::int64_t, std::vector<float>>;
 inline weightstore::NewTensor dense(std::string name, weightstore::DType dtype, weightstore::Shape shape,
                                     const std::string& bytes) {
   const auto owner = std::make_shared<std::string>(bytes);
-  return {std::move(name), dtype, std::move(shape),
-          weightstore::resident_bytes(std::as_bytes(std::span(*owner)), owner), std::nullopt, nullptr};
+  return {std::move(name),  dtype,
+          std::move(shape), weightstore::resident_bytes(std::as_bytes(std::span(*owner)), owner),
+          std::nullopt,     nullptr};
 }
 
 inline std::shared_ptr<weightstore::HashTable> table(const std::string& name, std::uint64_t dim, std::uint64_t shard,

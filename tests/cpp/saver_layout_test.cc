@@ -64,12 +64,14 @@ std::string entries(const std::filesystem::path& path) {
 TEST(recis_worked_example) {
   const TempDir dir;
   save_all(dir.path(), 2, 2, recis(), worked_example);
-  CHECK_EQ(names_in(dir.path()),
-           (std::vector<std::string>{"index", "model-000000-of-000004.safetensors", "model-000001-of-000004.safetensors",
-                                     "model-000002-of-000004.safetensors", "model-000003-of-000004.safetensors",
-                                     "tensorkey.json", "torch_rank_weights_embs_table_multi_shard.json"}));
-  CHECK_EQ(entries(dir / "model-000000-of-000004.safetensors"),
-           "user.id/part_0_2 I64 [5] 0-40; item.id/part_0_2 I64 [5] 40-80; w^  F32 [2,3] 80-104; step^  I64 [] 104-112; ");
+  CHECK_EQ(
+      names_in(dir.path()),
+      (std::vector<std::string>{"index", "model-000000-of-000004.safetensors", "model-000001-of-000004.safetensors",
+                                "model-000002-of-000004.safetensors", "model-000003-of-000004.safetensors",
+                                "tensorkey.json", "torch_rank_weights_embs_table_multi_shard.json"}));
+  CHECK_EQ(
+      entries(dir / "model-000000-of-000004.safetensors"),
+      "user.id/part_0_2 I64 [5] 0-40; item.id/part_0_2 I64 [5] 40-80; w^  F32 [2,3] 80-104; step^  I64 [] 104-112; ");
   CHECK_EQ(entries(dir / "model-000001-of-000004.safetensors"),
            "user.embedding/part_0_2 F32 [5,4] 0-80; item.embedding/part_0_2 F32 [5,2] 80-120; b^  F32 [3] 120-132; ");
   CHECK_EQ(entries(dir / "model-000002-of-000004.safetensors"),
@@ -98,20 +100,18 @@ TEST(recis_description) {
   CHECK(text.starts_with("{\n    \"b^ \": {\n        \"dense\": true,\n        \"dimension\": 0,\n"));
   const Value description = json_decode(text);
   CHECK_EQ(description.get_if<Value::Map>()->size(), std::size_t{11});
-  CHECK(*description.find("user.embedding/part_1_2") ==
-        Value(Value::Map{{"dense", false},
-                         {"dimension", 4},
-                         {"dtype", "float32"},
-                         {"hashmap_key", "user.id/part_1_2"},
-                         {"hashmap_key_dtype", "int64"},
-                         {"hashmap_value", "user.embedding/part_1_2"},
-                         {"is_hashmap", true},
-                         {"name", "user.embedding/part_1_2"},
-                         {"shape", Value::List{5, 4}}}));
-  CHECK(*description.find("item.id/part_0_2") == Value(Value::Map{{"data_offsets", Value::List{40, 80}},
-                                                                  {"dense", false},
-                                                                  {"dtype", "I64"},
-                                                                  {"shape", Value::List{5}}}));
+  CHECK(*description.find("user.embedding/part_1_2") == Value(Value::Map{{"dense", false},
+                                                                         {"dimension", 4},
+                                                                         {"dtype", "float32"},
+                                                                         {"hashmap_key", "user.id/part_1_2"},
+                                                                         {"hashmap_key_dtype", "int64"},
+                                                                         {"hashmap_value", "user.embedding/part_1_2"},
+                                                                         {"is_hashmap", true},
+                                                                         {"name", "user.embedding/part_1_2"},
+                                                                         {"shape", Value::List{5, 4}}}));
+  CHECK(*description.find("item.id/part_0_2") ==
+        Value(Value::Map{
+            {"data_offsets", Value::List{40, 80}}, {"dense", false}, {"dtype", "I64"}, {"shape", Value::List{5}}}));
 }
 
 TEST(shards_may_save_one_after_the_other_with_an_attempt) {
@@ -131,7 +131,8 @@ TEST(fewer_blocks_than_files_and_shards_without_any) {
     SaveOptions options;
     options.layout = layout;
     save_all(dir.path(), 3, 8, options, [](std::int64_t) {
-      return std::pair(Tables(), std::vector<NewTensor>{dense("a", DType::kU8, {1}, "x"), dense("b", DType::kU8, {0}, "")});
+      return std::pair(Tables(),
+                       std::vector<NewTensor>{dense("a", DType::kU8, {1}, "x"), dense("b", DType::kU8, {0}, "")});
     });
     const CheckpointReader reader(dir.path());
     CHECK_EQ(reader.tensor_names(), (std::vector<std::string>{"a", "b"}));
@@ -243,8 +244,8 @@ TEST(names_that_cannot_live_together_are_refused_before_anything_is_written) {
   const TempDir dir;
   Saver saver(0, 1, 2, dir / "never");
   const auto user = table("user", 2, 0, 1);
-  const Error same = CHECK_THROWS(
-      Error, saver.save(saver.make_write_blocks(Tables{user}, {dense("user@id", DType::kU8, {1}, "x")})));
+  const Error same =
+      CHECK_THROWS(Error, saver.save(saver.make_write_blocks(Tables{user}, {dense("user@id", DType::kU8, {1}, "x")})));
   CHECK(same.code() == ErrorCode::kInvalidArgument);
   CHECK(std::string(same.what()).find("user@id") != std::string::npos);
   CHECK_THROWS(Error, saver.save(saver.make_write_blocks(Tables{user, table("user", 2, 0, 1)}, {})));
@@ -256,10 +257,10 @@ TEST(names_that_cannot_live_together_are_refused_before_anything_is_written) {
 
 TEST(shards_that_saved_the_same_slice_are_refused) {
   const TempDir dir;
-  const std::runtime_error error = CHECK_THROWS(
-      std::runtime_error, save_all(dir.path(), 2, 2, {}, [](std::int64_t) {
-        return std::pair(Tables{table("user", 2, 0, 1)}, std::vector<NewTensor>());
-      }));
+  const std::runtime_error error =
+      CHECK_THROWS(std::runtime_error, save_all(dir.path(), 2, 2, {}, [](std::int64_t) {
+                     return std::pair(Tables{table("user", 2, 0, 1)}, std::vector<NewTensor>());
+                   }));
   CHECK(std::string(error.what()).find("both saved it") != std::string::npos);
   CHECK(!std::filesystem::exists(dir / "model.safetensors.index.json"));
 }

@@ -161,8 +161,19 @@ TEST(loading_is_an_upsert_and_an_empty_table_is_one) {
 }
 
 TEST(names_of_all_kinds) {
-  const std::vector<std::string> names = {"w",  "w2", "a@b", "a^b", "w^ ", "x/part_0_2", "x/part_0_2^ ", "a.b.c",
-                                          "with space", "\xC3\xBC\xE6\xBC\xA2", "/", "user.id/0-65536-65536x", "\"\\"};
+  const std::vector<std::string> names = {"w",
+                                          "w2",
+                                          "a@b",
+                                          "a^b",
+                                          "w^ ",
+                                          "x/part_0_2",
+                                          "x/part_0_2^ ",
+                                          "a.b.c",
+                                          "with space",
+                                          "\xC3\xBC\xE6\xBC\xA2",
+                                          "/",
+                                          "user.id/0-65536-65536x",
+                                          "\"\\"};
   for (const CheckpointLayout layout : {CheckpointLayout::kPlain, CheckpointLayout::kRecis}) {
     const TempDir dir;
     std::vector<NewTensor> tensors;
@@ -206,8 +217,8 @@ TEST(all_differences_are_told_at_once_and_nothing_is_changed) {
   const auto saved = table("user", 2, 0, 1);
   fill(*saved, {1}, 2);
   Saver saver(0, 1, 1, dir.path());
-  saver.save(saver.make_write_blocks(
-      Tables{saved}, {dense("w", DType::kU8, {2}, "ab"), dense("more", DType::kU8, {1}, "x")}));
+  saver.save(
+      saver.make_write_blocks(Tables{saved}, {dense("w", DType::kU8, {2}, "ab"), dense("more", DType::kU8, {1}, "x")}));
   const auto target = table("user", 3, 0, 1);
   std::string w(4, '-');
   std::string gone(1, '-');
@@ -215,9 +226,9 @@ TEST(all_differences_are_told_at_once_and_nothing_is_changed) {
                                            {"gone", DType::kU8, {1}, std::as_writable_bytes(std::span(gone))}};
   const Error error = CHECK_THROWS(Error, load(dir.path(), {target}, targets));
   const std::string text = error.what();
-  for (const char* part : {"'w' in ", "is U8 [2], its target F32 [1]", "'user@embedding' in ",
-                           "rows of F32 [2], its target F32 [3]", "missing in the checkpoint: 'gone'",
-                           "unexpected in the checkpoint: 'more'"}) {
+  for (const char* part :
+       {"'w' in ", "is U8 [2], its target F32 [1]", "'user@embedding' in ", "rows of F32 [2], its target F32 [3]",
+        "missing in the checkpoint: 'gone'", "unexpected in the checkpoint: 'more'"}) {
     CHECK(text.find(part) != std::string::npos);
   }
   CHECK_EQ(w, "----");
@@ -297,8 +308,9 @@ TEST(a_checkpoint_of_recis_loads) {
   Writer second;
   second.add("user.embedding/part_0_1", DType::kF32, {2, 1}, table_values::bytes_of(rows));
   second.write_file(dir / "model-000001-of-000002.safetensors", options);
-  write_file(dir / "tensorkey.json",
-             R"({"user.id/part_0_1": "user@id^00000@65536@65536", "user.embedding/part_0_1": "user@embedding^00000@65536@65536"})");
+  write_file(
+      dir / "tensorkey.json",
+      R"({"user.id/part_0_1": "user@id^00000@65536@65536", "user.embedding/part_0_1": "user@embedding^00000@65536@65536"})");
   write_file(dir / "index",
              R"({"block_index": {"user.id/part_0_1": 0, "w^ ": 0, "user.embedding/part_0_1": 1}, "file_index": )"
              R"({"model-000000-of-000002.safetensors": 0, "model-000001-of-000002.safetensors": 1}})");

@@ -28,7 +28,9 @@ std::string refusal(std::string_view bytes) {
 
 bool says(const std::string& message, std::string_view what) { return message.find(what) != std::string::npos; }
 
-std::string patched(std::string bytes, std::size_t at, std::string_view with) { return bytes.replace(at, with.size(), with); }
+std::string patched(std::string bytes, std::size_t at, std::string_view with) {
+  return bytes.replace(at, with.size(), with);
+}
 
 const std::vector<zip_files::Record> kTwo = {{"a/x", "hello"}, {"a/y", "", false}};
 

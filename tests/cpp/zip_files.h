@@ -18,7 +18,7 @@ struct Record {
 };
 
 inline void put(std::string& out, std::uint64_t n, int bytes) {
-  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(n >> 8 * i));
+  for (int i = 0; i < bytes; ++i) out.push_back(i < 8 ? static_cast<char>(n >> 8 * i) : '\0');
 }
 
 inline void put_header(std::string& out, const Record& record, bool central, std::uint64_t local) {

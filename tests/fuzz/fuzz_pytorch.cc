@@ -1,5 +1,5 @@
-// Any bytes: a table that keeps its promises, or an Error. An input that begins with 'p' is a pickle, which is put into an
-// archive: mutations of whole files rarely get past the CRC.
+// Any bytes: a table that keeps its promises, or an Error. An input that begins with 'p' is a pickle, which is put into
+// an archive: mutations of whole files rarely get past the CRC.
 
 #include <algorithm>
 #include <cstddef>

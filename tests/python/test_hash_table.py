@@ -1,7 +1,9 @@
 """torch.classes.store.HashTable, eagerly and inside TorchScript."""
 
+import re
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,9 +37,20 @@ def test_the_whole_boundary_positionally() -> None:
     assert table.slot_names() == ["embedding", "moment"]
     rows, embeddings = table.lookup(ids_of(5, 6, 5), True)
     assert embeddings.shape == (3, 2, 3)
-    assert rows[0] == rows[2] and rows[0] != rows[1]
+    assert rows[0] == rows[2]
+    assert rows[0] != rows[1]
     assert table.size() == 2
     assert torch.equal(table.read_slot("moment", ids_of(6, 7))[:, 0, 0], torch.tensor([0.5, 0.0]))
+
+
+def test_the_example_in_the_document() -> None:
+    page = Path(__file__).parents[2] / "docs" / "hash-table.md"
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(example, page.name, "exec"), names)
+    table = names["table"]
+    assert sorted(table.ids().tolist()) == [7, 11]
+    assert torch.equal(table.lookup(names["ids"], False)[1], names["embeddings"] - 0.1)
 
 
 def test_insert_lookup_and_erase() -> None:
@@ -99,7 +112,8 @@ def test_new_rows_are_a_function_of_seed_and_id() -> None:
     rows = first.lookup(ids, True)[1]
     assert torch.equal(second.lookup(ids.flip(0), True)[1].flip(0), rows)
     assert not torch.equal(other.lookup(ids, True)[1], rows)
-    assert abs(rows.mean()) < 0.02 and abs(rows.std() - 1) < 0.02
+    assert abs(rows.mean()) < 0.02
+    assert abs(rows.std() - 1) < 0.02
     first.erase(ids[:10])
     assert torch.equal(first.lookup(ids[:10], True)[1], rows[:10])
 

@@ -102,3 +102,13 @@ def test_refusals() -> None:
     writer.add("t", "F32", [1], memory(MATRIX))
     with pytest.raises(StoreError, match="t"):
         writer.write_bytes("safetensors")
+
+
+def test_a_chain_is_read_into_memory_that_is_there() -> None:
+    chain = memory(MATRIX).transpose("F32", ROWS, COLUMNS).cast("F32", "F64")
+    target = np.zeros((COLUMNS, ROWS))
+    chain.read_into(target.ctypes.data, target.nbytes)
+    np.testing.assert_array_equal(target, MATRIX.T)
+    with pytest.raises(StoreError, match=f"room for 8 bytes, but there are {target.nbytes}"):
+        chain.read_into(target.ctypes.data, 8)
+    Producer.buffer(b"").read_into(0, 0)

@@ -258,6 +258,19 @@ def test_a_tensor_that_leaves_its_storage_is_refused(name):
     refused(archive(b"\x80\x02" + pickle_of_tensor(**TENSORS[name]) + b"."))
 
 
+def test_an_ordered_dict_of_python_2():
+    """It was made of a list of pairs, with strings that have no encoding."""
+    pairs = (
+        b"ccollections\nOrderedDict\n](](U\x01a" + pickle_of_tensor() + b"e](K\x07" + pickle_of_tensor() + b"ee\x85R"
+    )
+    data = archive(b"\x80\x02" + pairs + b".")
+    assert list(weightstore.open(data)) == ["7", "a"]
+    assert weightstore.read_config(data) == {"a": None, 7: None}
+    loaded = torch.load(io.BytesIO(data), weights_only=True)
+    assert list(loaded) == ["a", 7]
+    refused(archive(b"\x80\x02" + pairs.replace(b"K\x07", b"N") + b"."), "key")
+
+
 def test_two_names_that_become_one_are_refused():
     refused(save({"a.b": torch.zeros(1), "a": {"b": torch.ones(1)}}), "twice")
 

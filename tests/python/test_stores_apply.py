@@ -586,3 +586,40 @@ def test_against_a_simple_model(source, target, chosen, torch_side):
     for name, value in module.items():
         expected = values[name] if name in fitting else np.zeros(target[name])
         assert np.array_equal(np.asarray(value), expected)
+
+
+def test_a_module_trades_tensors_with_itself():
+    layers = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    before = {name: tensor.clone() for name, tensor in layers.state_dict().items()}
+    snapshots = collect(layers)
+    for snapshot in snapshots:
+        snapshot.full_path = snapshot.full_path.translate({ord("0"): "1", ord("1"): "0"})
+    assert len(apply(layers, snapshots).applied) == 4
+    assert torch.equal(layers[0].weight, before["1.weight"])
+    assert torch.equal(layers[1].bias, before["0.bias"])
+
+    weight = layers[0].weight.clone()
+    apply(layers, [snapshot.transposed() for snapshot in collect(layers) if snapshot.full_path == "0.weight"])
+    assert torch.equal(layers[0].weight, weight.t())
+    arrays = {"a": np.arange(6.0).reshape(2, 3), "b": np.zeros((3, 2))}
+    apply(arrays, [*(s.transposed().renamed("b") for s in collect(arrays)[:1]), *collect(arrays)[:1]])
+    assert arrays["b"].tolist() == arrays["a"].T.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "float32"])
+def test_transposes_and_casts_go_into_the_memory_that_is_there(dtype):
+    source, target = nn.Linear(70, 30), nn.Linear(70, 30).to(getattr(torch, dtype))
+    store = BurnpackStore.from_bytes(None).with_to_adapter(weightstore.PyTorchToBurnAdapter)
+    store.collect_from(source)
+    addresses = [parameter.data_ptr() for parameter in target.parameters()]
+    version = target.weight._version
+    store.with_from_adapter(weightstore.BurnToPyTorchAdapter).apply_to(target)
+    assert [parameter.data_ptr() for parameter in target.parameters()] == addresses
+    assert target.weight._version > version
+    assert torch.equal(target.weight, source.weight.to(target.weight.dtype))
+    strided = {"weight": torch.zeros(70, 30, dtype=target.weight.dtype).t(), "bias": np.zeros(30)}
+    store.with_from_adapter(weightstore.ModuleAdapter).validate(False).apply_to(strided)
+    assert strided["bias"].tolist() == source.bias.double().tolist()
+    result = apply(strided, [store.get_snapshot("weight").transposed()])
+    assert result.applied == ["weight"]
+    assert torch.equal(strided["weight"], target.weight)

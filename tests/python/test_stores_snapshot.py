@@ -125,6 +125,8 @@ def test_nested_mappings_lists_and_modules():
 
 
 def test_what_is_no_module():
+    with pytest.raises(TypeError, match="PathFilter, not str"):
+        collect({}, "encoder")
     with pytest.raises(TypeError, match=r"not list"):
         collect([np.zeros(1)])
     with pytest.raises(TypeError, match=r"'a\.b' is a str"):

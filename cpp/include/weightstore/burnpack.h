@@ -11,9 +11,9 @@
 
 namespace weightstore::burnpack {
 
-// Parses and checks the metadata of a file written by Burn 0.19 (packed data), 0.20, or later. Accepts what Burn accepts
-// except names that come twice, lengths that differ from what shape and data type need, and tensors that share bytes or
-// lie outside the file. Throws kCorrupt, kLimit, or kUnsupported for what a newer Burn may have written.
+// Parses and checks the metadata of a file written by Burn 0.19 (packed data), 0.20, or later. Accepts what Burn
+// accepts except names that come twice, lengths that differ from what shape and data type need, and tensors that share
+// bytes or lie outside the file. Throws kCorrupt, kLimit, or kUnsupported for what a newer Burn may have written.
 TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits = {});
 
 // Where everything goes, as Burn `compat` writes it. Throws kInvalidArgument for contents that the format cannot hold

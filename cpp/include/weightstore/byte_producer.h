@@ -43,13 +43,13 @@ std::shared_ptr<ByteProducer> source_bytes(std::shared_ptr<const ByteSource> sou
 
 // An n-dimensional array in memory, gathered into row-major order block by block.
 struct StridedArray {
-  const std::byte* data = nullptr;          // address of element [0, 0, ...]
-  std::size_t item_bytes = 1;               // 1 to 16
+  const std::byte* data = nullptr;  // address of element [0, 0, ...]
+  std::size_t item_bytes = 1;       // 1 to 16
   std::vector<std::uint64_t> shape;
-  std::vector<std::int64_t> byte_strides;   // any sign, 0 for broadcast dimensions
+  std::vector<std::int64_t> byte_strides;  // any sign, 0 for broadcast dimensions
   // Lazy sign changes, resolved while gathering: the sign bit of each `sign_bytes`-wide float component is flipped, of
   // every component (negate) or of every second one (conjugate); both together leave the imaginary part as it is.
-  std::size_t sign_bytes = 0;               // 0: no sign change
+  std::size_t sign_bytes = 0;  // 0: no sign change
   bool negate = false;
   bool conjugate = false;
 };

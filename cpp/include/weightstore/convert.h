@@ -12,18 +12,18 @@ namespace weightstore {
 
 // Everything that a file holds, ready to be written in another format.
 struct Conversion {
-  Writer contents;  // reads the source as it is written; keeps its files open
+  Writer contents;                            // reads the source as it is written; keeps its files open
   BurnCompat burn_compat = BurnCompat::k020;  // the dialect of a Burnpack source
   std::size_t dropped_param_ids = 0;          // SafeTensors cannot hold them
 };
 
-// Tensors in the order of their data, ids, metadata and scalars; nothing is added. Types that only differ in name (Flex32
-// and F32, one-byte booleans) are renamed for SafeTensors. Throws Error(kInvalidArgument) for scalars and types that
-// `target` cannot hold.
+// Tensors in the order of their data, ids, metadata and scalars; nothing is added. Types that only differ in name
+// (Flex32 and F32, one-byte booleans) are renamed for SafeTensors. Throws Error(kInvalidArgument) for scalars and types
+// that `target` cannot hold.
 Conversion plan_conversion(const Reader& source, Format target);
 
-// Writes what `source` holds to `target`, in the format of its ending. `options` as for Writer::write_file(), except that
-// the order of tensors and the dialect are the source's.
+// Writes what `source` holds to `target`, in the format of its ending. `options` as for Writer::write_file(), except
+// that the order of tensors and the dialect are the source's.
 void convert_file(const std::filesystem::path& source, const std::filesystem::path& target,
                   const WriteOptions& options = {});
 void convert_file(const Reader& source, const std::filesystem::path& target, const WriteOptions& options = {});

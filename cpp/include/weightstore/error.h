@@ -3,8 +3,8 @@
 // The one exception of the library.
 //
 // An Error says what went wrong (code and message) and where (file, tensor, byte offset, errno). The place is filled in
-// as the error travels outwards: a codec knows the offset, a format knows the tensor, the reader knows the path. A field
-// that was set once is not overwritten, because the innermost caller knows best.
+// as the error travels outwards: a codec knows the offset, a format knows the tensor, the reader knows the path. A
+// field that was set once is not overwritten, because the innermost caller knows best.
 
 #include <cstdint>
 #include <exception>

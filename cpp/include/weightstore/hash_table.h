@@ -41,7 +41,8 @@ inline constexpr std::uint64_t kChildIdMask = (std::uint64_t{1} << kChildShift) 
 inline constexpr std::size_t kMaxChildren = 4094;
 
 constexpr std::int64_t coalesced_id(std::size_t child, std::int64_t id) {
-  return static_cast<std::int64_t>((static_cast<std::uint64_t>(id) & kChildIdMask) | (std::uint64_t{child} << kChildShift));
+  const std::uint64_t own = static_cast<std::uint64_t>(id) & kChildIdMask;
+  return static_cast<std::int64_t>(own | (std::uint64_t{child} << kChildShift));
 }
 constexpr std::size_t child_of(std::int64_t id) { return static_cast<std::uint64_t>(id) >> kChildShift; }
 
@@ -67,9 +68,9 @@ struct TableOptions {
 // Rows are spread over stripes: contiguous ranges of the slice's buckets, each with its own lock, index, pages and free
 // list. A row's bytes lie in pages of the slot, in the order in which rows were created; erased rows are reused.
 //
-// `ids` and the bytes beside them are in the same order: element i of a batch has bytes [i * row_bytes, ...). Buffers of
-// another size are Error(kInvalidArgument). Whatever inserts refuses a batch with an id outside of the table's slice, or
-// of a child that does not exist, before anything is changed; elsewhere such ids are just unknown.
+// `ids` and the bytes beside them are in the same order: element i of a batch has bytes [i * row_bytes, ...). Buffers
+// of another size are Error(kInvalidArgument). Whatever inserts refuses a batch with an id outside of the table's
+// slice, or of a child that does not exist, before anything is changed; elsewhere such ids are just unknown.
 class HashTable {
  public:
   // Slot 0 is `embedding`. Throws Error(kInvalidArgument) for options that make no sense.
@@ -137,8 +138,9 @@ class HashTable {
   // Time as this table counts it: begins with 1, and every snapshot() begins a new epoch.
   std::uint64_t epoch() const;
   // Ids whose rows were created or written in `epoch` or later, and ids erased since and not there now. With `epoch`
-  // from TableSnapshot::epoch(): exactly what the snapshot does not know. The table remembers erasures for a while, about
-  // as many as it has rows; Error(kInvalidArgument) when those of `epoch` are forgotten: save everything then.
+  // from TableSnapshot::epoch(): what the snapshot does not know, and ids that it need not know. The table remembers
+  // erasures for a while, about as many as it has rows; Error(kInvalidArgument) when those of `epoch` are forgotten:
+  // save everything then.
   struct Changes {
     std::vector<std::int64_t> changed;
     std::vector<std::int64_t> erased;
@@ -146,7 +148,8 @@ class HashTable {
   Changes changed_since(std::uint64_t epoch) const;
 
   // The table at this instant: waits for running batches, pins all pages (no copy; milliseconds) and begins a new
-  // epoch. From then on the first write to a pinned page copies it, so that extra memory is what is written to meanwhile.
+  // epoch. From then on the first write to a pinned page copies it, so that extra memory is what is written to
+  // meanwhile.
   std::shared_ptr<const TableSnapshot> snapshot();
 
  private:

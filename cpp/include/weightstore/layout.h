@@ -11,7 +11,7 @@ namespace weightstore {
 // What a format makes of a Writer's contents. Bytes that neither the header nor a placement covers are zero.
 struct Layout {
   struct Placement {
-    std::size_t tensor;  // number in Writer::tensors()
+    std::size_t tensor;   // number in Writer::tensors()
     std::uint64_t begin;  // absolute position in the file
     std::uint64_t end;
   };

@@ -28,8 +28,8 @@ struct LoadTarget {
 };
 
 struct LoadOptions {
-  // Whatever is asked for and not in the checkpoint, or in the checkpoint and not among the targets, is an error. Without
-  // it, what is missing stays as it was and what is not wanted is passed over.
+  // Whatever is asked for and not in the checkpoint, or in the checkpoint and not among the targets, is an error.
+  // Without it, what is missing stays as it was and what is not wanted is passed over.
   bool strict = true;
   bool verify = false;  // compare the checksums of what is read, which reads it twice
   Progress progress{};
@@ -41,15 +41,15 @@ LoadOptions load_options_from_json(std::string_view json);
 // Loads into tables and tensors of the caller's, which are changed by load() alone. Thread-compatible.
 class Loader {
  public:
-  // `path`: the checkpoint's directory, its index, or a single file. Nothing is read yet. Throws Error(kInvalidArgument)
-  // unless parallel is 1 to 1024 and no two targets have one name.
+  // `path`: the checkpoint's directory, its index, or a single file. Nothing is read yet. Throws
+  // Error(kInvalidArgument) unless parallel is 1 to 1024 and no two targets have one name.
   Loader(std::filesystem::path path, std::int64_t parallel, std::vector<std::shared_ptr<HashTable>> tables,
          std::vector<LoadTarget> tensors);
 
   void configure(LoadOptions options) { options_ = std::move(options); }
 
-  // What load() would do for all targets, as JSON: {destination: {source: [columns]}}. A table's entry lists "id" and its
-  // slots, a tensor's list is empty. Entries, slots and sources may be changed or removed.
+  // What load() would do for all targets, as JSON: {destination: {source: [columns]}}. A table's entry lists "id" and
+  // its slots, a tensor's list is empty. Entries, slots and sources may be changed or removed.
   std::string default_load_info() const;
 
   // Loads as `info` says. Rows are added to the tables or overwrite what they have for the same id; ids outside of a

@@ -22,11 +22,12 @@ struct Options {
   Opaque opaque = Opaque::kError;
 };
 
-// All tensors, under their keys joined by dots. Reads ZIP archives (torch 1.6 and later), streams (0.1.10 to 1.5) and tar
-// archives (before). A tensor that is contiguous and of this machine's byte order is a range of `source`; every other
-// one has a source of its own that gathers its elements as they are read. Throws kCorrupt, kLimit or kUnsupported, with
-// the tensor's name where it has one.
-TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits = {}, const Options& options = {});
+// All tensors, under their keys joined by dots. Reads ZIP archives (torch 1.6 and later), streams (0.1.10 to 1.5) and
+// tar archives (before). A tensor that is contiguous and of this machine's byte order is a range of `source`; every
+// other one has a source of its own that gathers its elements as they are read. Throws kCorrupt, kLimit or
+// kUnsupported, with the tensor's name where it has one.
+TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits = {},
+                       const Options& options = {});
 
 // The CRC-32 of one storage, as the ZIP archive has it.
 struct StorageChecksum {

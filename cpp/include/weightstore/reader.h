@@ -19,8 +19,8 @@ namespace weightstore {
 
 struct NameHooks;  // rename.h
 
-// What a header may ask of us. The defaults are the formats' own limits, except for the rank and for .pt files, which they
-// leave open.
+// What a header may ask of us. The defaults are the formats' own limits, except for the rank and for .pt files, which
+// they leave open.
 struct Limits {
   std::uint64_t rank = 65'536;  // dimensions of one tensor
   std::uint64_t safetensors_header_bytes = 100'000'000;
@@ -32,7 +32,8 @@ struct Limits {
   std::uint64_t pytorch_pickle_bytes = 256u << 20;
   std::uint64_t pytorch_records = 1'000'000;  // of a ZIP archive
   std::uint32_t pytorch_depth = 128;          // values inside one another
-  // Tensors of a .pt file may repeat the file's bytes. What is copied at once may be this much, or sixteen times the file.
+  // Tensors of a .pt file may repeat the file's bytes. What is copied at once may be this much, or sixteen times the
+  // file.
   std::uint64_t pytorch_expanded_bytes = std::uint64_t{1} << 30;
 };
 
@@ -51,7 +52,7 @@ enum class Verify : std::uint8_t {
 
 // Whether bulk reads go around the page cache.
 enum class DirectIo : std::uint8_t {
-  kAuto,   // for ranges that are not in the page cache, where the file system can
+  kAuto,  // for ranges that are not in the page cache, where the file system can
   kNever,
 };
 
@@ -76,8 +77,8 @@ struct SliceDim {
 // Immutable and thread-safe. Cheap to copy: copies share the open file and the parsed header.
 class Reader {
  public:
-  // Opens a SafeTensors, Burnpack or .pt file, or the index of a set of SafeTensors shards. Reads headers only. Throws Error
-  // with the path: kIo, kUnsupported (another kind of file), kCorrupt, kLimit.
+  // Opens a SafeTensors, Burnpack or .pt file, or the index of a set of SafeTensors shards. Reads headers only. Throws
+  // Error with the path: kIo, kUnsupported (another kind of file), kCorrupt, kLimit.
   static Reader open(const std::filesystem::path& path, const ReadOptions& options = {});
 
   // SafeTensors files that belong together, as one: no two may have a tensor of the same name.
@@ -90,8 +91,8 @@ class Reader {
   static Reader from_static(ConstBytes bytes, const ReadOptions& options = {});
 
   // The same file under other names, without the tensors that are not kept; shares what is open and reads nothing.
-  // Metadata and scalars stay, and checksums follow their tensors. Throws Error(kInvalidArgument) naming two tensors that
-  // would have the same name.
+  // Metadata and scalars stay, and checksums follow their tensors. Throws Error(kInvalidArgument) naming two tensors
+  // that would have the same name.
   Reader renamed(const NameHooks& hooks) const;
 
   Format format() const;
@@ -124,12 +125,12 @@ class Reader {
   // (64 MiB at most), which lives as long as any of them.
   std::vector<SharedMutableBytes> load(std::span<const std::size_t> tensors, const Progress& progress = {}) const;
 
-  // Compares a tensor's checksum with `bytes`, which somebody read from the sources; once it was right it is not compared
-  // again. Passes when the file has no checksum for the tensor, or was opened with Verify::kOff.
+  // Compares a tensor's checksum with `bytes`, which somebody read from the sources; once it was right it is not
+  // compared again. Passes when the file has no checksum for the tensor, or was opened with Verify::kOff.
   void check(std::size_t tensor, ConstBytes bytes) const;
 
-  // Throws Error(kLimit) when so many bytes of tensors are out of all proportion to the file that holds them: a .pt file
-  // may show one byte as a terabyte. load() asks by itself; ask before making memory of a tensor's size for it.
+  // Throws Error(kLimit) when so many bytes of tensors are out of all proportion to the file that holds them: a .pt
+  // file may show one byte as a terabyte. load() asks by itself; ask before making memory of a tensor's size for it.
   void check_expansion(std::uint64_t bytes) const;
 
   // Compares every checksum the file carries with its bytes; returns how many there were. Throws Error(kCorrupt) naming

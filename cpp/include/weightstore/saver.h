@@ -33,8 +33,8 @@ std::string_view to_string(BlockKind kind);
 class WriteBlock {
  public:
   static WriteBlock dense(NewTensor tensor);
-  // For every child the ids, then its slots in order. Throws Error(kInvalidArgument) for a slot that cannot be told from
-  // the ids or from the table's name.
+  // For every child the ids, then its slots in order. Throws Error(kInvalidArgument) for a slot that cannot be told
+  // from the ids or from the table's name.
   static std::vector<WriteBlock> of_table(const std::shared_ptr<const TableSnapshot>& snapshot);
 
   // A dense tensor's name, or "<table>@id", "<table>@<slot>".
@@ -110,16 +110,17 @@ class Saver {
   std::int64_t shard_index() const { return static_cast<std::int64_t>(shard_index_); }
   std::int64_t shard_num() const { return static_cast<std::int64_t>(shard_num_); }
 
-  // The blocks of this shard: those of every table as it is now, then the dense tensors, which only shard 0 contributes.
+  // The blocks of this shard: those of every table as it is now, then the dense tensors, which only shard 0
+  // contributes.
   std::vector<WriteBlock> make_write_blocks(std::span<const std::shared_ptr<HashTable>> tables,
                                             std::vector<NewTensor> tensors) const;
 
-  // Writes the blocks of this shard with `parallel` threads to at most as many files. The directory is created when it is
-  // missing. Returns on shard 0 when the checkpoint is complete and in place, on the others when their part of it is;
-  // those wait for shard 0 only when no attempt is given. Throws Error: kInvalidArgument for blocks that cannot be in
-  // one checkpoint, kConflict when the directory holds what may not be replaced or another save is running in it, kIo,
-  // also when a shard does not come within the timeout, kCancelled. Whatever happens, the checkpoint that was there
-  // before stays until the new one takes its place.
+  // Writes the blocks of this shard with `parallel` threads to at most as many files. The directory is created when it
+  // is missing. Returns on shard 0 when the checkpoint is complete and in place, on the others when their part of it
+  // is; those wait for shard 0 only when no attempt is given. Throws Error: kInvalidArgument for blocks that cannot be
+  // in one checkpoint, kConflict when the directory holds what may not be replaced or another save is running in it,
+  // kIo, also when a shard does not come within the timeout, kCancelled. Whatever happens, the checkpoint that was
+  // there before stays until the new one takes its place.
   void save(std::span<const WriteBlock> blocks) const;
 
  private:

@@ -30,7 +30,7 @@ struct BucketRange {
 struct SlotInfo {
   std::string name;
   DType dtype = DType::kF32;
-  Shape shape;                 // of one row
+  Shape shape;  // of one row
   std::uint64_t row_bytes = 0;
 
   bool operator==(const SlotInfo&) const = default;

@@ -28,8 +28,8 @@ struct TensorInfo {
   std::uint32_t source = 0;  // index into TensorTable::sources()
   std::uint64_t begin = 0;   // byte range [begin, end) of that source
   std::uint64_t end = 0;
-  std::optional<std::uint64_t> param_id;               // Burnpack
-  std::shared_ptr<const QuantScheme> quant;            // set exactly for kQFloat
+  std::optional<std::uint64_t> param_id;     // Burnpack
+  std::shared_ptr<const QuantScheme> quant;  // set exactly for kQFloat
 
   std::uint64_t nbytes() const { return end - begin; }
 };
@@ -51,7 +51,7 @@ class ScalarMap {
   std::string_view name(std::size_t i) const;
   const Scalar& value(std::size_t i) const { return entries_[i].value; }
   const Scalar* find(std::string_view name) const;
-  void sort();  // ascending by the names' bytes
+  void sort();                    // ascending by the names' bytes
   std::size_t duplicate() const;  // after sort(): index of a name that equals the one before it, or size()
 
  private:

@@ -69,7 +69,9 @@ std::int64_t leading_exponent(std::string_view number) {
 }  // namespace
 
 void JsonCursor::fail_at(std::size_t offset, const std::string& what) const {
-  throw Error(ErrorCode::kCorrupt, "invalid JSON: " + what).at_offset(offset).known_as("invalid JSON in header: " + what);
+  throw Error(ErrorCode::kCorrupt, "invalid JSON: " + what)
+      .at_offset(offset)
+      .known_as("invalid JSON in header: " + what);
 }
 
 void JsonCursor::fail_expected(const char* what) const {
@@ -164,7 +166,10 @@ void JsonCursor::unescape(std::string_view body, std::size_t body_offset, std::s
     std::uint32_t unit = 0;
     for (std::size_t k = i; k < i + 4; ++k) {
       const char c = k < body.size() ? body[k] : '\0';
-      const int digit = is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+      const int digit = is_digit(c)            ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
       if (digit < 0) fail_at(body_offset + i, "\\u needs four hexadecimal digits");
       unit = unit * 16 + static_cast<std::uint32_t>(digit);
     }
@@ -237,7 +242,8 @@ bool JsonCursor::skip_uint(std::uint64_t& n) {
   const std::string_view ahead = rest().substr(0, kSafeDigits + 1);
   std::size_t digits = 0;
   n = 0;
-  while (digits < ahead.size() && is_digit(ahead[digits])) n = n * 10 + static_cast<std::uint64_t>(ahead[digits++] - '0');
+  while (digits < ahead.size() && is_digit(ahead[digits]))
+    n = n * 10 + static_cast<std::uint64_t>(ahead[digits++] - '0');
   if (digits == 0 || digits > kSafeDigits || (digits > 1 && ahead[0] == '0')) return false;
   at_ += digits;
   return true;

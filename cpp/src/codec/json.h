@@ -30,8 +30,8 @@ class JsonCursor {
   }
 
   void begin_object();
-  // True and `key` when the object goes on, false when it has ended. The key points into the text, or into `scratch` when
-  // it had to be unescaped.
+  // True and `key` when the object goes on, false when it has ended. The key points into the text, or into `scratch`
+  // when it had to be unescaped.
   bool next_key(std::string_view& key, std::string& scratch);
 
   void begin_array();
@@ -51,7 +51,8 @@ class JsonCursor {
   // For text whose spelling is known, in place of the calls above: advance over exactly this text, or over a plain
   // integer, if it is next without white space; false leaves the cursor where it is.
   bool skip_text(std::string_view text) {
-    if (text_.size() - at_ < text.size() || std::memcmp(text_.data() + at_, text.data(), text.size()) != 0) return false;
+    if (text_.size() - at_ < text.size() || std::memcmp(text_.data() + at_, text.data(), text.size()) != 0)
+      return false;
     at_ += text.size();
     return true;
   }
@@ -70,13 +71,15 @@ class JsonCursor {
 
  private:
   void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) {
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) {
       ++at_;
     }
   }
   void expect(char c, const char* what) {
     skip_space();
-    if (at_ == text_.size() || text_[at_] != c) [[unlikely]] fail_expected(what);
+    if (at_ == text_.size() || text_[at_] != c) [[unlikely]]
+      fail_expected(what);
     ++at_;
   }
   [[noreturn]] void fail_expected(const char* what) const;
@@ -98,7 +101,8 @@ class JsonCursor {
 Value json_decode(std::string_view text);
 
 // Compact JSON. Text is escaped as the SafeTensors reference does: \" \\ \b \f \n \r \t, other control characters as
-// \u00xx, all else as it is. Throws Error(kInvalidArgument) for what JSON cannot say (bytes, NaN, keys that are not text).
+// \u00xx, all else as it is. Throws Error(kInvalidArgument) for what JSON cannot say (bytes, NaN, keys that are not
+// text).
 std::string json_encode(const Value& value);
 
 // Appends `text`, which must be UTF-8, as a JSON string.

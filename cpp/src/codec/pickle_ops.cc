@@ -21,8 +21,8 @@ constexpr std::array<std::uint8_t, 256> make_shapes() {
   const auto set = [&](std::uint8_t shape, auto... ops) { ((shapes[static_cast<std::uint8_t>(ops)] = shape), ...); };
   using enum PickleOp;
   set(0, kMark, kStop, kNone, kBinPersId, kReduce, kEmptyList, kAppend, kBuild, kAppends, kSetItem, kTuple, kSetItems,
-      kEmptyDict, kEmptyTuple, kNewObj, kTuple1, kTuple2, kTuple3, kNewTrue, kNewFalse, kEmptySet, kAddItems, kFrozenSet,
-      kNewObjEx, kStackGlobal, kMemoize);
+      kEmptyDict, kEmptyTuple, kNewObj, kTuple1, kTuple2, kTuple3, kNewTrue, kNewFalse, kEmptySet, kAddItems,
+      kFrozenSet, kNewObjEx, kStackGlobal, kMemoize);
   set(1, kBinInt1, kBinGet, kBinPut, kProto);
   set(2, kBinInt2);
   set(4, kBinInt, kLongBinGet, kLongBinPut);

@@ -157,7 +157,8 @@ void PickleChecker::require_hashable(Node key) const {
 
 // Keys are equal as Python finds them equal: True is 1, and 1.0 too. Tuples and objects are not compared.
 bool PickleChecker::same_key(const Key& a, const Key& b) const {
-  return a.kind == b.kind && (a.kind == PickleKind::kInt ? a.number == b.number : tree_.text(a.node) == tree_.text(b.node));
+  return a.kind == b.kind &&
+         (a.kind == PickleKind::kInt ? a.number == b.number : tree_.text(a.node) == tree_.text(b.node));
 }
 
 std::optional<PickleChecker::Key> PickleChecker::key_of(Node node) const {
@@ -201,9 +202,9 @@ void PickleChecker::check_keys(Node node) {
     for (; slots_[slot] != kFree; slot = (slot + 1) & (capacity - 1)) {
       if (!same_key(*key_of(slots_[slot]), *key)) continue;
       const bool text = key->kind == PickleKind::kText;
-      throw Error(ErrorCode::kCorrupt, "a dict has the key '" +
-                                           (text ? printable(tree_.text(item)) : std::to_string(key->number)) +
-                                           "' twice");
+      throw Error(
+          ErrorCode::kCorrupt,
+          "a dict has the key '" + (text ? printable(tree_.text(item)) : std::to_string(key->number)) + "' twice");
     }
     slots_[slot] = item;
   }

@@ -1,5 +1,6 @@
 #include "codec/pickle_vm.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,8 @@ class PickleMachine {
  public:
   using Node = PickleTree::Node;
 
-  PickleMachine(ConstBytes bytes, const PickleGlobals& globals) : scanner_(bytes), globals_(globals), size_(bytes.size()) {
+  PickleMachine(ConstBytes bytes, const PickleGlobals& globals)
+      : scanner_(bytes), globals_(globals), size_(bytes.size()) {
     tree_.bytes_ = reinterpret_cast<const char*>(bytes.data());
     // Two bytes make a node at most: those of one byte are made once, and those that a pickler writes with one byte
     // more (a memo) are allowed to be a few.
@@ -107,7 +109,8 @@ class PickleMachine {
   Node long_integer(std::string_view digits) {
     if (digits.size() > 8) return add_view(PickleKind::kBigInt, digits);
     std::uint64_t n = little_endian(digits);
-    if (!digits.empty() && (digits.back() & 0x80) != 0 && digits.size() < 8) n |= ~std::uint64_t{0} << 8 * digits.size();
+    if (!digits.empty() && (digits.back() & 0x80) != 0 && digits.size() < 8)
+      n |= ~std::uint64_t{0} << 8 * digits.size();
     return add_wide(PickleKind::kInt, n);
   }
 
@@ -155,8 +158,8 @@ class PickleMachine {
       uses = PickleGlobal::kAll;  // a class by its source, which the reader of the tree refuses or passes over
     }
     if ((uses & use) == 0) fail("a call of " + describe(callable) + ", which is not to be called");
-    const std::uint32_t object = tree_.objects_.add({callable, arguments, PickleTree::kNoNode, PickleTree::kNoNode,
-                                                     PickleTree::kNoNode, 0, uses, false});
+    const std::uint32_t object = tree_.objects_.add(
+        {callable, arguments, PickleTree::kNoNode, PickleTree::kNoNode, PickleTree::kNoNode, 0, uses, false});
     push(add(PickleKind::kObject, 0, object, 0));
   }
 
@@ -169,7 +172,8 @@ class PickleMachine {
     const Node target = top();
     if (tree_.kind(target) != PickleKind::kObject) fail("BUILD on what is no object");
     PickleTree::Object& object = tree_.objects_[tree_.nodes_[target].low];
-    if ((object.uses & PickleGlobal::kState) == 0) fail("BUILD on " + describe(object.callable) + ", which has no state");
+    if ((object.uses & PickleGlobal::kState) == 0)
+      fail("BUILD on " + describe(object.callable) + ", which has no state");
     if (object.state != PickleTree::kNoNode) fail("BUILD twice on one object");
     object.state = state;
   }
@@ -227,8 +231,8 @@ class PickleMachine {
   void put(std::uint64_t index) {
     const Node value = top();
     if (index >= memo_.size() + kMemoGap) {
-      throw Error(ErrorCode::kLimit, "memo entry " + std::to_string(index) + " behind one of only " +
-                                         std::to_string(memo_.size()));
+      throw Error(ErrorCode::kLimit,
+                  "memo entry " + std::to_string(index) + " behind one of only " + std::to_string(memo_.size()));
     }
     if (index >= memo_.size()) memo_.resize(static_cast<std::size_t>(index) + 1, PickleTree::kNoNode);
     memo_[static_cast<std::size_t>(index)] = value;
@@ -268,8 +272,9 @@ void PickleMachine::execute(const PickleInstruction& in) {
   switch (in.op) {
     case kProto:
       if (in.argument[0] < 2 || in.argument[0] > 5) {
-        throw Error(ErrorCode::kUnsupported,
-                    "pickle protocol " + std::to_string(static_cast<unsigned char>(in.argument[0])) + "; 2 to 5 are read");
+        throw Error(
+            ErrorCode::kUnsupported,
+            "pickle protocol " + std::to_string(static_cast<unsigned char>(in.argument[0])) + "; 2 to 5 are read");
       }
       return;
     case kFrame:
@@ -374,13 +379,13 @@ void PickleMachine::execute(const PickleInstruction& in) {
 PickleTree PickleTree::parse(ConstBytes bytes, const PickleGlobals& globals, const PickleLimits& limits,
                              std::uint64_t first_offset) {
   if (bytes.size() > kMaxBytes) {
-    throw Error(ErrorCode::kLimit, "a pickle of " + std::to_string(bytes.size()) + " bytes; the limit is " +
-                                       std::to_string(kMaxBytes));
+    throw Error(ErrorCode::kLimit,
+                "a pickle of " + std::to_string(bytes.size()) + " bytes; the limit is " + std::to_string(kMaxBytes));
   }
   PickleMachine machine(bytes, globals);
   try {
     PickleTree tree = machine.run();
-    PickleChecker(tree, limits.depth).run();
+    PickleChecker(tree, std::min(limits.depth, kMaxDepth)).run();
     return tree;
   } catch (Error& error) {
     error.at_offset(machine.offset()).shift_offset(first_offset);

@@ -34,11 +34,11 @@ enum class PickleKind : std::uint8_t {
 
 // What a global may be used for; everything else is refused.
 struct PickleGlobal {
-  static constexpr std::uint8_t kCall = 1;    // REDUCE
-  static constexpr std::uint8_t kNew = 2;     // NEWOBJ
-  static constexpr std::uint8_t kMapping = 4; // the result takes SETITEMS
-  static constexpr std::uint8_t kList = 8;    // the result takes APPENDS and ADDITEMS
-  static constexpr std::uint8_t kState = 16;  // the result takes BUILD
+  static constexpr std::uint8_t kCall = 1;     // REDUCE
+  static constexpr std::uint8_t kNew = 2;      // NEWOBJ
+  static constexpr std::uint8_t kMapping = 4;  // the result takes SETITEMS
+  static constexpr std::uint8_t kList = 8;     // the result takes APPENDS and ADDITEMS
+  static constexpr std::uint8_t kState = 16;   // the result takes BUILD
   static constexpr std::uint8_t kAll = 31;
   std::uint16_t id = 0;  // the caller's number for it
   std::uint8_t uses = 0;
@@ -69,7 +69,7 @@ class PickleArena {
   std::size_t size() const { return size_; }
 
  private:
-  static constexpr std::size_t kBlock = 4096;
+  static constexpr std::size_t kBlock = 512;  // few, because most pickles are small
   std::vector<std::unique_ptr<T[]>> blocks_;
   std::size_t size_ = 0;
 };
@@ -80,10 +80,11 @@ class PickleTree {
  public:
   using Node = std::uint32_t;
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
+  static constexpr std::uint32_t kMaxDepth = 250;  // whatever the limits say
 
   // One object, from bytes[0] to its STOP; `first_offset` is the place of bytes[0] in the file, for errors. Throws
-  // kCorrupt for what no pickle is (among others bytes that end early, text that is not UTF-8, dicts with a key twice or
-  // a key that cannot be one, SETITEMS on what is no mapping), kUnsupported for opcodes we do not know, kLimit for
+  // kCorrupt for what no pickle is (among others bytes that end early, text that is not UTF-8, dicts with a key twice
+  // or a key that cannot be one, SETITEMS on what is no mapping), kUnsupported for opcodes we do not know, kLimit for
   // nesting and sharing beyond `limits`; a value that contains itself is kUnsupported.
   static PickleTree parse(ConstBytes bytes, const PickleGlobals& globals, const PickleLimits& limits = {},
                           std::uint64_t first_offset = 0);
@@ -97,7 +98,7 @@ class PickleTree {
   bool boolean(Node node) const { return nodes_[node].high != 0; }
   std::int64_t integer(Node node) const;
   double number(Node node) const;
-  std::string_view text(Node node) const;        // also bytes and big integers
+  std::string_view text(Node node) const;  // also bytes and big integers
   std::uint16_t global_id(Node node) const { return static_cast<std::uint16_t>(nodes_[node].high); }
   std::string_view global_module(Node node) const { return view(globals_[nodes_[node].low].module); }
   std::string_view global_name(Node node) const { return view(globals_[nodes_[node].low].name); }

@@ -89,8 +89,9 @@ End read_end(const ByteSource& source) {
   const Fields end{buffer.data() + kLocatorBytes};
   const std::uint64_t begin = size - kEndBytes;
   if (end.u32(0) != kEndSignature || end.u16(20) != 0) {
-    throw corrupt("the ZIP archive does not end with its end record: it was cut short, or has a comment or other bytes "
-                  "behind it");
+    throw corrupt(
+        "the ZIP archive does not end with its end record: it was cut short, or has a comment or other bytes "
+        "behind it");
   }
   if (end.u16(4) != 0 || end.u16(6) != 0) {
     throw Error(ErrorCode::kUnsupported, "the ZIP archive spans several disks").at_offset(begin);

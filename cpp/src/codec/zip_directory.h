@@ -14,10 +14,10 @@ namespace weightstore {
 
 struct ZipRecord {
   std::string_view name;
-  std::uint64_t begin = 0;       // of the data, in the file
-  std::uint64_t stored_size = 0; // bytes in the file
-  std::uint64_t size = 0;        // bytes of the content
-  std::uint32_t crc = 0;         // as written; some writers leave 0 for "not computed"
+  std::uint64_t begin = 0;        // of the data, in the file
+  std::uint64_t stored_size = 0;  // bytes in the file
+  std::uint64_t size = 0;         // bytes of the content
+  std::uint32_t crc = 0;          // as written; some writers leave 0 for "not computed"
   bool deflated = false;
 
   std::uint64_t end() const { return begin + stored_size; }

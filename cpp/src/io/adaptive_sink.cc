@@ -4,10 +4,10 @@
 #include "io/checked_io.h"
 #include "io/file_sink.h"
 
-// The page cache usually takes bytes at the speed of memory. Sometimes it does not: a virtual machine may have to ask its
-// host for every page, and a process that has made too many pages dirty is held to the speed of the device. Then writing
-// around it is faster, several times over. Which it is shows only by trying: when a window of blocks was slow, a few
-// blocks are written directly, and whichever way was faster has the rest of the file.
+// The page cache usually takes bytes at the speed of memory. Sometimes it does not: a virtual machine may have to ask
+// its host for every page, and a process that has made too many pages dirty is held to the speed of the device. Then
+// writing around it is faster, several times over. Which it is shows only by trying: when a window of blocks was slow,
+// a few blocks are written directly, and whichever way was faster has the rest of the file.
 
 namespace weightstore::io {
 namespace {

@@ -45,9 +45,7 @@ int FileOps::unlink(const char* path) { return ::unlink(path); }
 int FileOps::mkdir(const char* path, mode_t mode) { return ::mkdir(path, mode); }
 int FileOps::rmdir(const char* path) { return ::rmdir(path); }
 
-int FileOps::exchange(const char* a, const char* b) {
-  return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
-}
+int FileOps::exchange(const char* a, const char* b) { return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE); }
 
 void FileOps::reached(const char* /*step*/) {}
 

@@ -24,8 +24,8 @@ class FileSink {
   // false again they must stay as they are.
   virtual void append(ConstBytes bytes) = 0;
   virtual bool holds_memory() const { return false; }
-  // Between two blocks of the file (multiples of kBlockBytes): returns when everything so far is written, so that another
-  // sink may go on from here.
+  // Between two blocks of the file (multiples of kBlockBytes): returns when everything so far is written, so that
+  // another sink may go on from here.
   virtual void flush() {}
   // Returns when everything is written and the file has its length. Throws Error(kIo), as all others do.
   virtual void finish() = 0;

@@ -13,10 +13,10 @@ namespace weightstore::io {
 // 4096 bytes otherwise. Freed with the last owner. Throws std::bad_alloc.
 SharedMutableBytes allocate_bulk(std::size_t size);
 
-// Touches memory of allocate_bulk() ahead of its first use, and watches what that takes. A huge page takes a fraction of
-// what its small pages would - except where a hypervisor has taken free memory away: then it takes twenty times as long,
-// while small pages, which the kernel has nearer at hand, take what they always do. Once that shows, the rest of the memory
-// gets small pages. Thread-safe.
+// Touches memory of allocate_bulk() ahead of its first use, and watches what that takes. A huge page takes a fraction
+// of what its small pages would - except where a hypervisor has taken free memory away: then it takes twenty times as
+// long, while small pages, which the kernel has nearer at hand, take what they always do. Once that shows, the rest of
+// the memory gets small pages. Thread-safe.
 class FreshPages {
  public:
   // Nothing of `part` was written to yet. What it shares a huge page with may have been.

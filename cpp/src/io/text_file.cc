@@ -9,8 +9,8 @@ namespace weightstore::io {
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit, FileOps& ops) {
   const auto source = open_file(path, false, ops);
   if (source->size() > limit) {
-    throw Error(ErrorCode::kLimit, "the file has " + std::to_string(source->size()) + " bytes, the limit is " +
-                                       std::to_string(limit))
+    throw Error(ErrorCode::kLimit,
+                "the file has " + std::to_string(source->size()) + " bytes, the limit is " + std::to_string(limit))
         .in_file(path.native());
   }
   std::string text(static_cast<std::size_t>(source->size()), '\0');

@@ -58,8 +58,9 @@ int try_lock(int fd, int operation, io::FileOps& ops) {
 
 void check_attempt(std::string_view attempt) {
   if (is_attempt(attempt)) return;
-  throw Error(ErrorCode::kInvalidArgument, "the attempt '" + printable(attempt) +
-                                               "' must be 1 to 64 letters, digits, '-', '_' and '.', such as \"step-1000\"");
+  throw Error(ErrorCode::kInvalidArgument,
+              "the attempt '" + printable(attempt) +
+                  "' must be 1 to 64 letters, digits, '-', '_' and '.', such as \"step-1000\"");
 }
 
 std::string protocol_name(const std::string& rest) { return kHiddenPrefix + rest; }

@@ -27,8 +27,8 @@ std::string record_name(std::string_view attempt, std::uint64_t shard);
 // What shard 0 will rename where, written before it begins: see commit.cc.
 inline constexpr const char* kJournal = ".weightstore-save.journal";
 
-// Data files of one try: "<prefix><attempt>[~<n>]-s00001-f00002.safetensors". The number behind '~' tells tries under the
-// same id apart, so that no file is ever overwritten.
+// Data files of one try: "<prefix><attempt>[~<n>]-s00001-f00002.safetensors". The number behind '~' tells tries under
+// the same id apart, so that no file is ever overwritten.
 std::string data_name(std::string_view prefix, std::string_view attempt, unsigned attempt_try, std::uint64_t shard,
                       std::uint64_t file);
 inline constexpr const char* kPlainPrefix = "model-";
@@ -41,7 +41,8 @@ std::optional<std::string> attempt_of_name(std::string_view file_name);
 unsigned next_try(const std::filesystem::path& directory, std::string_view prefix, std::string_view attempt,
                   std::uint64_t shard);
 
-// A regular file, held open and locked; removed with the object. Whoever finds it unlocked knows that its owner is gone.
+// A regular file, held open and locked; removed with the object. Whoever finds it unlocked knows that its owner is
+// gone.
 class HeldFile {
  public:
   // Creates or takes over `path`. Throws Error(kConflict) when somebody holds it.

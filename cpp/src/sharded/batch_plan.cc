@@ -23,13 +23,13 @@ std::string text_of(const BucketRange& slice) {
 StripeMap::StripeMap(const BucketRange& slice, std::uint32_t max_stripes, std::size_t children)
     : slice_(slice), children_(children) {
   if (slice.size > kMaxSliceSize || slice.begin >= slice.end || slice.end > slice.size) {
-    throw Error(ErrorCode::kInvalidArgument, "the slice of " + text_of(slice) +
-                                                 " makes no sense: expected begin < end <= size <= " +
-                                                 std::to_string(kMaxSliceSize));
+    throw Error(ErrorCode::kInvalidArgument,
+                "the slice of " + text_of(slice) +
+                    " makes no sense: expected begin < end <= size <= " + std::to_string(kMaxSliceSize));
   }
   if (max_stripes < 1 || max_stripes > kMaxStripes) {
-    throw Error(ErrorCode::kInvalidArgument, "cannot make " + std::to_string(max_stripes) +
-                                                 " stripes; expected 1 to " + std::to_string(kMaxStripes));
+    throw Error(ErrorCode::kInvalidArgument, "cannot make " + std::to_string(max_stripes) + " stripes; expected 1 to " +
+                                                 std::to_string(kMaxStripes));
   }
   const std::uint64_t width = slice.end - slice.begin;
   bits_ = static_cast<unsigned>(std::bit_width(std::min<std::uint64_t>(max_stripes, width)) - 1);

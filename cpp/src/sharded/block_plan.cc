@@ -25,11 +25,10 @@ PlannedBlock part_of(const WriteBlock& block, StripeRange stripes, std::uint64_t
 }
 
 Error same_name(const PlannedBlock& a, const PlannedBlock& b, const std::string& what) {
-  Error error(ErrorCode::kInvalidArgument, "'" + printable(a.block->tensor_name()) + "' (" +
-                                               std::string(to_string(a.block->kind())) + ") and '" +
-                                               printable(b.block->tensor_name()) + "' (" +
-                                               std::string(to_string(b.block->kind())) + ") would both be " + what +
-                                               "; rename one of them, or save it once");
+  Error error(ErrorCode::kInvalidArgument,
+              "'" + printable(a.block->tensor_name()) + "' (" + std::string(to_string(a.block->kind())) + ") and '" +
+                  printable(b.block->tensor_name()) + "' (" + std::string(to_string(b.block->kind())) +
+                  ") would both be " + what + "; rename one of them, or save it once");
   error.in_tensor(b.block->tensor_name());
   return error;
 }

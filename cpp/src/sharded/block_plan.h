@@ -33,8 +33,8 @@ struct ShardPosition {
   unsigned parallel;
 };
 
-// The parts in which a block is written: each column of a table in the same ones, of at most `limit` bytes in its widest
-// column unless a single stripe has more. Limit 0: one part. Keys are left empty.
+// The parts in which a block is written: each column of a table in the same ones, of at most `limit` bytes in its
+// widest column unless a single stripe has more. Limit 0: one part. Keys are left empty.
 std::vector<PlannedBlock> cut(const WriteBlock& block, std::uint64_t limit);
 
 // Files that have blocks; none is empty. Throws Error(kInvalidArgument) when two blocks would have one name.

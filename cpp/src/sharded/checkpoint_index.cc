@@ -150,7 +150,8 @@ CheckpointIndex CheckpointIndex::open_recis(const std::filesystem::path& directo
     const std::string& text = text_field(keys, block);
     const std::size_t caret = text.rfind('^');
     const std::size_t at = caret == std::string::npos ? caret : text.rfind('@', caret);
-    const auto slice = at == std::string::npos ? std::nullopt : slice_from_text(std::string_view(text).substr(caret + 1));
+    const auto slice =
+        at == std::string::npos ? std::nullopt : slice_from_text(std::string_view(text).substr(caret + 1));
     if (!slice) throw corrupt_in(directory / kRecisKeys, "'" + printable(text) + "' is no name of a table's block");
     index.add_part(text.substr(0, at), text.substr(at + 1, caret - at - 1), *slice, *tensor);
   }
@@ -212,7 +213,8 @@ void CheckpointIndex::add_part(const std::string& table, const std::string& slot
     throw Error(ErrorCode::kCorrupt, what).in_tensor(files.name(tensor));
   };
   if (shape.empty() || !entry.column) fail("is no column of a table");
-  if (slot == "id" && (files.dtype(tensor) != DType::kI64 || shape.size() != 1)) fail("ids must be I64 of one dimension");
+  if (slot == "id" && (files.dtype(tensor) != DType::kI64 || shape.size() != 1))
+    fail("ids must be I64 of one dimension");
   if (files.dtype(tensor) != entry.dtype ||
       !std::equal(shape.begin() + 1, shape.end(), entry.shape.begin() + 1, entry.shape.end())) {
     fail("has another type or row shape than other parts of '" + name + "'");

@@ -36,8 +36,8 @@ struct CheckpointTensor {
 // Immutable and thread-safe.
 class CheckpointIndex {
  public:
-  // Throws Error with the path: kIo when there is no checkpoint or it is not complete, kCorrupt when its parts do not fit
-  // each other.
+  // Throws Error with the path: kIo when there is no checkpoint or it is not complete, kCorrupt when its parts do not
+  // fit each other.
   static CheckpointIndex open(const std::filesystem::path& path, ReadOptions options);
 
   const Reader& reader() const { return reader_; }

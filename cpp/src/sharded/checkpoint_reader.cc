@@ -58,7 +58,8 @@ void CheckpointReader::read(std::string_view name, MutableBytes out) const {
   reader.read_many(requests);
 }
 
-void CheckpointReader::read_rows(std::string_view name, std::uint64_t begin, std::uint64_t end, MutableBytes out) const {
+void CheckpointReader::read_rows(std::string_view name, std::uint64_t begin, std::uint64_t end,
+                                 MutableBytes out) const {
   const Reader& reader = state_->index.reader();
   const CheckpointTensor& tensor = state_->index.at(name);
   if (tensor.shape.empty()) throw Error(ErrorCode::kInvalidArgument, "a scalar has no rows").in_tensor(name);

@@ -1,14 +1,17 @@
 // A save is committed in these steps. All shards take part in 1 to 3, shard 0 alone in the others.
 //
-//  1. Everybody knows the attempt's id: it was given, or shard 0 has published it in a file that it holds locked, so that
-//     nobody follows a dead one. Shard 0 holds the directory's lock, which keeps a second save out, and has removed what
-//     dead attempts left.
+//  1. Everybody knows the attempt's id: it was given, or shard 0 has published it in a file that it holds locked, so
+//  that
+//     nobody follows a dead one. Shard 0 holds the directory's lock, which keeps a second save out, and has removed
+//     what dead attempts left.
 //  2. Data files are written, checked, synced, under names that carry the attempt and that nothing else has.
-//  3. The shard's record is written: attempt, files with sizes and checksums of their headers, blocks. A shard that fails
+//  3. The shard's record is written: attempt, files with sizes and checksums of their headers, blocks. A shard that
+//  fails
 //     writes the reason instead.
 //  4. Shard 0 waits for the records of this attempt. A record counts when every file that it names is there and whole.
 //  5. The records are merged; blocks that two shards both have are refused.
-//  6. plain: the index is replaced, atomically. This is the commit: before it the old checkpoint is loaded, after it the
+//  6. plain: the index is replaced, atomically. This is the commit: before it the old checkpoint is loaded, after it
+//  the
 //     new one.
 //     recis: the names that data files will get are written to a journal; the files are renamed, tensorkey.json and the
 //     description are written, and last the index. This is the commit.
@@ -16,8 +19,8 @@
 //     exchanged. This is the commit.
 //  8. What is not needed any more is removed: records, journal, files of the checkpoint that was replaced.
 //
-// A crash before the commit leaves the old checkpoint as it was, and files that the next save removes (by their names, or
-// by the journal). A crash after it leaves the new checkpoint and, until the next save, files that nobody reads.
+// A crash before the commit leaves the old checkpoint as it was, and files that the next save removes (by their names,
+// or by the journal). A crash after it leaves the new checkpoint and, until the next save, files that nobody reads.
 
 #include "sharded/commit.h"
 

@@ -40,7 +40,8 @@ RecordedFile write_data_file(const std::filesystem::path& path, const PlannedFil
   const bool plain = options.layout == CheckpointLayout::kPlain;
   Writer writer;
   for (const PlannedBlock& block : file.blocks) {
-    writer.add({block.key, block.block->dtype(), block.shape, block.block->bytes(block.stripes), std::nullopt, nullptr});
+    writer.add(
+        {block.key, block.block->dtype(), block.shape, block.block->bytes(block.stripes), std::nullopt, nullptr});
   }
   // RecIS takes every entry of a header for a tensor, so that its layout has no metadata.
   if (plain) writer.set_metadata("format", "pt");

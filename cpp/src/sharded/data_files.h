@@ -12,8 +12,8 @@
 
 namespace weightstore::sharded {
 
-// Writes one planned file, which must not exist, and reads its header back. `moved(bytes, name)` is called with the bytes
-// written since the last call, on the calling thread; it throws to stop.
+// Writes one planned file, which must not exist, and reads its header back. `moved(bytes, name)` is called with the
+// bytes written since the last call, on the calling thread; it throws to stop.
 RecordedFile write_data_file(const std::filesystem::path& path, const PlannedFile& file, const SaveOptions& options,
                              const std::function<void(std::uint64_t, std::string_view)>& moved, io::FileOps& ops);
 

@@ -65,8 +65,8 @@ std::size_t HashTable::slot_index(std::string_view slot) const {
   if (const auto found = impl_->find_slot(slot)) return *found;
   std::string names;
   for (const SlotInfo& info : impl_->slots) names += (names.empty() ? "" : ", ") + printable(info.name);
-  throw Error(ErrorCode::kNotFound, "table '" + printable(name()) + "' has no slot '" + printable(slot) +
-                                        "'; it has " + names);
+  throw Error(ErrorCode::kNotFound,
+              "table '" + printable(name()) + "' has no slot '" + printable(slot) + "'; it has " + names);
 }
 
 std::size_t HashTable::add_slot(std::string name, Shape shape, DType dtype, const Initializer& initializer) {
@@ -303,8 +303,8 @@ std::shared_ptr<const TableSnapshot> HashTable::snapshot() {
   if (impl_->epoch == std::numeric_limits<std::uint32_t>::max()) {
     throw Error(ErrorCode::kLimit, "the table has been through all its epochs; make a new one");
   }
-  PinnedTable::State state{impl_->options.name, impl_->map, impl_->coalesced, impl_->options.children,
-                           impl_->slots,        impl_->epoch + 1, {}};
+  PinnedTable::State state{impl_->options.name, impl_->map, impl_->coalesced, impl_->options.children, impl_->slots,
+                           impl_->epoch + 1,    {}};
   state.stripes.reserve(impl_->stripes.size());
   for (const auto& stripe : impl_->stripes) state.stripes.push_back(stripe->pin());
   auto snapshot = std::make_shared<const PinnedTable>(std::move(state));

@@ -79,7 +79,7 @@ class IdIndex {
   SharedMutableBytes memory_;
   Entry* entries_ = nullptr;
   std::uint64_t mask_ = 0;
-  unsigned shift_ = 63;  // leaves the upper bits that count to mask_
+  unsigned shift_ = 63;     // leaves the upper bits that count to mask_
   std::uint64_t room_ = 0;  // ids that fit before it grows
   std::uint64_t size_ = 0;
   std::uint64_t secret_;

@@ -162,8 +162,8 @@ double RowInitializer::truncated(std::uint64_t key, std::uint64_t element) const
   constexpr std::uint64_t kAttempts = 32;  // each fails once in 22 times
   const std::uint64_t own = word(key, element);
   for (std::uint64_t i = 0; i < kAttempts; ++i) {
-    const double normal = std::sqrt(-2 * std::log1p(-fraction(own, 2 * i))) *
-                          std::cos(2 * std::numbers::pi * fraction(own, 2 * i + 1));
+    const double normal =
+        std::sqrt(-2 * std::log1p(-fraction(own, 2 * i))) * std::cos(2 * std::numbers::pi * fraction(own, 2 * i + 1));
     if (std::abs(normal) <= 2) return initializer_.a + initializer_.b * normal;
   }
   return initializer_.a;
@@ -178,8 +178,8 @@ Initializer::Kind initializer_kind(std::string_view name) {
   if (name == "uniform") return Initializer::Kind::kUniform;
   if (name == "normal") return Initializer::Kind::kNormal;
   if (name == "truncated_normal") return Initializer::Kind::kTruncatedNormal;
-  throw Error(ErrorCode::kInvalidArgument, "no initializer '" + printable(name) +
-                                               "'; there are zeros, constant, uniform, normal, truncated_normal");
+  throw Error(ErrorCode::kInvalidArgument,
+              "no initializer '" + printable(name) + "'; there are zeros, constant, uniform, normal, truncated_normal");
 }
 
 }  // namespace weightstore

@@ -21,8 +21,9 @@ std::string type_text(DType dtype, const Shape& shape) { return std::string(name
 const Value::Map& require_map(const Value& value) {
   const auto* map = value.get_if<Value::Map>();
   if (map == nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, "the load info is {destination: {source: [columns]}}, as default_load_info() "
-                                             "gives it");
+    throw Error(ErrorCode::kInvalidArgument,
+                "the load info is {destination: {source: [columns]}}, as default_load_info() "
+                "gives it");
   }
   return *map;
 }

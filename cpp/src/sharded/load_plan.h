@@ -39,8 +39,8 @@ struct LoadPlan {
   std::vector<TableJob> tables;
 };
 
-// Throws one Error that lists everything in `info` that the checkpoint cannot satisfy, and with `strict` what is missing
-// on either side.
+// Throws one Error that lists everything in `info` that the checkpoint cannot satisfy, and with `strict` what is
+// missing on either side.
 LoadPlan plan_load(const CheckpointIndex& index, std::span<const std::shared_ptr<HashTable>> tables,
                    std::span<const LoadTarget> tensors, std::string_view info, bool strict);
 

@@ -167,7 +167,8 @@ Loader::Loader(std::filesystem::path path, std::int64_t parallel, std::vector<st
   std::set<std::string> names;
   for (const auto& table : tables_) {
     for (const std::string& child : table->children()) {
-      if (!names.insert(child).second) throw Error(ErrorCode::kInvalidArgument, "two tables are called so").in_tensor(child);
+      if (!names.insert(child).second)
+        throw Error(ErrorCode::kInvalidArgument, "two tables are called so").in_tensor(child);
     }
   }
   names.clear();

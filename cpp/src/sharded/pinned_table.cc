@@ -34,8 +34,8 @@ std::size_t child_of_row(const PinnedStripe& stripe, std::uint32_t row) {
   return child_of(id);
 }
 
-// Streams one column of some stripes. Where rows are adjacent in a page, they are copied together; holes are passed over
-// on the way.
+// Streams one column of some stripes. Where rows are adjacent in a page, they are copied together; holes are passed
+// over on the way.
 class ColumnBytes : public ByteProducer {
  public:
   static constexpr std::size_t kIds = ~std::size_t{0};
@@ -133,10 +133,10 @@ PinnedTable::PinnedTable(State state)
 
 void PinnedTable::check(std::size_t child, StripeRange stripes) const {
   if (child < state_.children.size() && stripes.first < stripes.last && stripes.last <= stripe_count()) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              "child " + std::to_string(child) + ", stripes [" + std::to_string(stripes.first) + ", " +
-                  std::to_string(stripes.last) + ") of a table of " + std::to_string(state_.children.size()) +
-                  " children and " + std::to_string(stripe_count()) + " stripes");
+  throw Error(ErrorCode::kInvalidArgument, "child " + std::to_string(child) + ", stripes [" +
+                                               std::to_string(stripes.first) + ", " + std::to_string(stripes.last) +
+                                               ") of a table of " + std::to_string(state_.children.size()) +
+                                               " children and " + std::to_string(stripe_count()) + " stripes");
 }
 
 BucketRange PinnedTable::slice_of(StripeRange stripes) const {
@@ -163,8 +163,8 @@ std::shared_ptr<ByteProducer> PinnedTable::ids(std::size_t child, StripeRange st
 std::shared_ptr<ByteProducer> PinnedTable::slot(std::size_t slot, std::size_t child, StripeRange stripes) const {
   check(child, stripes);
   if (slot >= state_.slots.size()) {
-    throw Error(ErrorCode::kInvalidArgument, "slot " + std::to_string(slot) + " of a table of " +
-                                                 std::to_string(state_.slots.size()) + " slots");
+    throw Error(ErrorCode::kInvalidArgument,
+                "slot " + std::to_string(slot) + " of a table of " + std::to_string(state_.slots.size()) + " slots");
   }
   auto self = std::static_pointer_cast<const PinnedTable>(shared_from_this());
   return std::make_shared<ColumnBytes>(std::move(self), slot, child, stripes);

@@ -47,8 +47,8 @@ std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const Sh
   std::uint64_t total = 0;
   for (const WriteBlock& block : blocks) {
     for (PlannedBlock& part : cut(block, max_block_bytes == 0 ? kBlockBytes : max_block_bytes)) {
-      part.key = block.kind() == BlockKind::kDense ? block.tensor_name()
-                                                   : plain_key(block.table(), block.slot(), part.slice);
+      part.key =
+          block.kind() == BlockKind::kDense ? block.tensor_name() : plain_key(block.table(), block.slot(), part.slice);
       total += part.nbytes;
       parts.push_back(std::move(part));
     }
@@ -62,9 +62,8 @@ std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const Sh
   std::vector<PlannedFile> files(count);
   for (std::uint64_t i = 0; i < count; ++i) files[i].number = i;
   for (PlannedBlock& part : parts) {
-    PlannedFile& file = *std::min_element(files.begin(), files.end(), [](const PlannedFile& a, const PlannedFile& b) {
-      return a.nbytes < b.nbytes;
-    });
+    PlannedFile& file = *std::min_element(
+        files.begin(), files.end(), [](const PlannedFile& a, const PlannedFile& b) { return a.nbytes < b.nbytes; });
     file.nbytes += part.nbytes;
     file.blocks.push_back(std::move(part));
   }

@@ -77,8 +77,8 @@ std::string_view long_name(DType dtype) {
 Value describe(const RecordedBlock& block) {
   Value::List shape(block.shape.begin(), block.shape.end());
   if (block.kind == BlockKind::kDense) {
-    return Value::Map{{"dense", true},        {"dimension", 0},   {"dtype", std::string(long_name(block.dtype))},
-                      {"is_hashmap", false},  {"name", block.key}, {"shape", std::move(shape)}};
+    return Value::Map{{"dense", true},       {"dimension", 0},    {"dtype", std::string(long_name(block.dtype))},
+                      {"is_hashmap", false}, {"name", block.key}, {"shape", std::move(shape)}};
   }
   if (block.slot == "embedding") {
     std::string ids = block.key;
@@ -181,9 +181,9 @@ std::vector<std::pair<std::string, std::string>> recis_json(std::span<const Shar
   std::uint64_t number = 0;
   for (const ShardRecord& record : records) {
     if (record.parallel != records.front().parallel) {
-      throw Error(ErrorCode::kConflict, "shard " + std::to_string(record.shard) + " was saved with parallel=" +
-                                            std::to_string(record.parallel) + ", shard 0 with " +
-                                            std::to_string(records.front().parallel) +
+      throw Error(ErrorCode::kConflict, "shard " + std::to_string(record.shard) +
+                                            " was saved with parallel=" + std::to_string(record.parallel) +
+                                            ", shard 0 with " + std::to_string(records.front().parallel) +
                                             "; file names of the recis layout need the same on all shards");
     }
     for (const RecordedFile& file : record.files) {
@@ -192,9 +192,10 @@ std::vector<std::pair<std::string, std::string>> recis_json(std::span<const Shar
         const bool dense = block.kind == BlockKind::kDense;
         const std::string name = dense ? block.key : block.name + "^" + slice_text(block.slice);
         if (!block_index.emplace(block.key, number).second || !names.insert(name).second) {
-          throw Error(ErrorCode::kConflict, "shard " + std::to_string(record.shard) +
-                                                " saved what another shard saved too; give every shard its own slice of "
-                                                "the table")
+          throw Error(ErrorCode::kConflict,
+                      "shard " + std::to_string(record.shard) +
+                          " saved what another shard saved too; give every shard its own slice of "
+                          "the table")
               .in_tensor(name);
         }
         description.emplace(block.key, describe(block));
@@ -203,8 +204,8 @@ std::vector<std::pair<std::string, std::string>> recis_json(std::span<const Shar
       ++number;
     }
   }
-  Value index = Value::Map{{"block_index", object_of(std::move(block_index))},
-                           {"file_index", object_of(std::move(file_index))}};
+  Value index =
+      Value::Map{{"block_index", object_of(std::move(block_index))}, {"file_index", object_of(std::move(file_index))}};
   return {{kRecisKeys, indented(object_of(std::move(keys)))},
           {kRecisDescription, indented(object_of(std::move(description)))},
           {kRecisIndex, json_encode(index)}};

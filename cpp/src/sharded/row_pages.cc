@@ -43,9 +43,9 @@ void Column::grow_to(std::uint32_t rows, std::uint64_t expected) {
   const std::uint64_t wanted = (std::uint64_t{rows} + shape_.page_rows() - 1) / shape_.page_rows();
   while (pages_.size() < wanted) {
     PageRef page = new_page(expected / shape_.page_rows());
-    data_.reserve(pages_.size() + 1);
+    data_.resize(pages_.size());  // one more when the last push failed
+    data_.push_back(page.data());
     pages_.push_back(std::move(page));
-    data_.push_back(pages_.back().data());
   }
 }
 

@@ -72,8 +72,7 @@ class Meter {
 std::vector<RecordedFile> write_files(const SavePlace& place, std::span<const PlannedFile> files,
                                       std::string_view attempt, std::uint64_t shard, const SaveOptions& options,
                                       Meter& meter, io::FileOps& ops) {
-  const char* prefix =
-      options.layout == CheckpointLayout::kPlain ? sharded::kPlainPrefix : sharded::kHiddenPrefix;
+  const char* prefix = options.layout == CheckpointLayout::kPlain ? sharded::kPlainPrefix : sharded::kHiddenPrefix;
   const unsigned attempt_try = sharded::next_try(place.work, prefix, attempt, shard);
   std::vector<RecordedFile> records(files.size());
   const auto path_of = [&](const PlannedFile& file) {
@@ -179,9 +178,9 @@ SaveOptions save_options_from_json(std::string_view json) {
       if (bytes < 0) throw Error(ErrorCode::kInvalidArgument, "the option 'max_block_bytes' is negative");
       options.max_block_bytes = static_cast<std::uint64_t>(bytes);
     } else if (name == "timeout") {
-      const double seconds =
-          entry.get_if<std::int64_t>() != nullptr ? static_cast<double>(*entry.get_if<std::int64_t>())
-                                                  : option<double>(entry, "timeout");
+      const double seconds = entry.get_if<std::int64_t>() != nullptr
+                                 ? static_cast<double>(*entry.get_if<std::int64_t>())
+                                 : option<double>(entry, "timeout");
       // A year is longer than anybody waits, and far from overflowing.
       if (!(seconds >= 0)) throw Error(ErrorCode::kInvalidArgument, "the option 'timeout' is negative");
       options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, 31'536'000.0) * 1000));

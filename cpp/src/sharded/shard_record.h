@@ -26,8 +26,8 @@ struct RecordedBlock {
 };
 
 struct RecordedFile {
-  std::string name;           // as it was written
-  std::uint64_t number = 0;   // among the files of its shard
+  std::string name;          // as it was written
+  std::uint64_t number = 0;  // among the files of its shard
   std::uint64_t bytes = 0;
   std::uint32_t header_crc = 0;  // crc32c of everything in front of the data
   std::vector<RecordedBlock> blocks;

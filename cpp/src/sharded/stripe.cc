@@ -8,9 +8,9 @@
 
 #include "weightstore/error.h"
 
-// Batches go through a stripe in groups: first the places of all ids of a group in the index are fetched, then all their
-// rows, then the bytes are copied. So the memory works on many rows at once, and a row costs a fraction of the two cache
-// misses it needs.
+// Batches go through a stripe in groups: first the places of all ids of a group in the index are fetched, then all
+// their rows, then the bytes are copied. So the memory works on many rows at once, and a row costs a fraction of the
+// two cache misses it needs.
 
 namespace weightstore::sharded {
 namespace {
@@ -109,9 +109,9 @@ void Stripe::add_slot(const SlotInfo& slot, const RowInitializer& initializer, s
 }
 
 void Stripe::find(const BatchPart& part, std::uint32_t* rows) const {
-  for_each_known(part, nullptr, [](std::size_t) {}, [&](std::size_t i, const IdIndex::Entry* entry) {
-    rows[i] = entry != nullptr ? entry->row() : kNoRow;
-  });
+  for_each_known(
+      part, nullptr, [](std::size_t) {},
+      [&](std::size_t i, const IdIndex::Entry* entry) { rows[i] = entry != nullptr ? entry->row() : kNoRow; });
 }
 
 void Stripe::read(const BatchPart& part, std::size_t slot, std::uint32_t* rows, std::byte* out) const {
@@ -224,14 +224,16 @@ std::size_t Stripe::write(const BatchPart& part, const SlotValues& values, std::
 std::size_t Stripe::touch(const BatchPart& part, std::size_t version, std::size_t freq, std::int64_t step,
                           std::uint32_t epoch) {
   std::size_t known = 0;
-  for_each_known(part, &slots_[version], [](std::size_t) {}, [&](std::size_t, IdIndex::Entry* entry) {
-    if (entry == nullptr) return;
-    entry->epoch = epoch;
-    store_int64(slots_[version].writable_row(entry->row()), step);
-    std::byte* count = slots_[freq].writable_row(entry->row());
-    store_int64(count, load_int64(count) + 1);
-    ++known;
-  });
+  for_each_known(
+      part, &slots_[version], [](std::size_t) {},
+      [&](std::size_t, IdIndex::Entry* entry) {
+        if (entry == nullptr) return;
+        entry->epoch = epoch;
+        store_int64(slots_[version].writable_row(entry->row()), step);
+        std::byte* count = slots_[freq].writable_row(entry->row());
+        store_int64(count, load_int64(count) + 1);
+        ++known;
+      });
   return known;
 }
 

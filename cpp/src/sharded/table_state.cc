@@ -40,8 +40,8 @@ SlotInfo make_slot(std::string name, Shape shape, DType dtype) {
     throw invalid("a slot cannot be named '" + name + "': a checkpoint needs that name for the ids");
   }
   if (!in_safetensors(dtype) || bits_of(dtype) % 8 != 0 || dtype == DType::kF8_E8M0) {
-    throw Error(ErrorCode::kUnsupported, "slot '" + printable(name) + "': a table cannot have elements of " +
-                                             std::string(name_of(dtype)));
+    throw Error(ErrorCode::kUnsupported,
+                "slot '" + printable(name) + "': a table cannot have elements of " + std::string(name_of(dtype)));
   }
   const auto bytes = contiguous_bytes(dtype, shape);
   if (!bytes || *bytes == 0 || *bytes > kMaxRowBytes) {

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from .. import errors
 from .._adapters import ModuleAdapter, as_adapter
 from .._apply import DTypePolicy, check_policy
-from .._filter import PathFilter, Predicate
+from .._filter import PathFilter, Predicate, check_filter
 from .._progress import Progress
 from .._remap import KeyRemapper
 
@@ -56,11 +56,10 @@ class Builder:
             self._filter = PathFilter()
         return self._filter
 
-    def with_filter(self, filter: PathFilter) -> Self:
-        """Replaces the filter. An empty one matches nothing."""
-        if not isinstance(filter, PathFilter):
-            raise TypeError(f"a filter is a PathFilter, not {type(filter).__name__}")
-        self._filter = filter.clone()
+    def with_filter(self, filter: PathFilter | None) -> Self:
+        """Replaces the filter. An empty one matches nothing; None is no filter."""
+        check_filter(filter)
+        self._filter = None if filter is None else filter.clone()
         return self
 
     def with_regex(self, pattern: str | re.Pattern[str]) -> Self:

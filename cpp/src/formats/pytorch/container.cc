@@ -70,7 +70,8 @@ std::optional<StorageId> parse_storage_id(const PickleTree& tree, Node id, bool 
   result.numel = natural(tree, tree.item(id, 4), "elements of a storage");
   if (stream && tree.kind(tree.item(id, 5)) != PickleKind::kNone) {
     const Node view = tree.item(id, 5);
-    if (tree.kind(view) != PickleKind::kTuple || tree.count(view) != 3) throw corrupt("a view of a storage that is none");
+    if (tree.kind(view) != PickleKind::kTuple || tree.count(view) != 3)
+      throw corrupt("a view of a storage that is none");
     result.view = {natural(tree, tree.item(view, 1), "the offset of a view"),
                    natural(tree, tree.item(view, 2), "elements of a view")};
   }

@@ -92,7 +92,8 @@ void Flattener::walk(Node node) {
     throw Error(ErrorCode::kLimit, "the object repeats its parts so often that it unfolds without measure");
   }
   if (is_tensor(tree_, container_, node)) {
-    if (name_.size() > name_bytes_left_) throw Error(ErrorCode::kLimit, "names of tensors that are out of all proportion");
+    if (name_.size() > name_bytes_left_)
+      throw Error(ErrorCode::kLimit, "names of tensors that are out of all proportion");
     name_bytes_left_ -= name_.size();
     visit_(name_, node);
     return;
@@ -117,19 +118,35 @@ void Flattener::walk_sequence(Node node) {
   for (Node item; items.next(item); ++index) descend(std::to_string(index), item);
 }
 
+void Flattener::walk_entry(Node key, Node value) {
+  if (tree_.kind(key) == PickleKind::kText) {
+    descend(tree_.text(key), value);
+  } else if (tree_.kind(key) == PickleKind::kInt) {
+    descend(std::to_string(tree_.integer(key)), value);
+  } else if (holds_tensor(value)) {
+    throw Error(ErrorCode::kUnsupported, "below it is a tensor under a key that is neither text nor an integer")
+        .in_tensor(name_);
+  }
+}
+
 void Flattener::walk_mapping(Node node, const Node* left_out) {
   auto items = tree_.items(node);
   for (Node key; items.next(key);) {
     Node value;
     items.next(value);
-    if (tree_.kind(key) == PickleKind::kText) {
-      if (left_out == nullptr || !contains_text(tree_, *left_out, tree_.text(key))) descend(tree_.text(key), value);
-    } else if (tree_.kind(key) == PickleKind::kInt) {
-      descend(std::to_string(tree_.integer(key)), value);
-    } else if (is_tensor(tree_, container_, value) || holds_tensor(value)) {
-      throw Error(ErrorCode::kUnsupported, "below it is a tensor under a key that is neither text nor an integer")
-          .in_tensor(name_);
-    }
+    const bool out =
+        left_out != nullptr && tree_.kind(key) == PickleKind::kText && contains_text(tree_, *left_out, tree_.text(key));
+    if (!out) walk_entry(key, value);
+  }
+}
+
+// A list of pairs, whose shape check_calls() has seen to.
+void Flattener::walk_pairs(Node node) {
+  auto pairs = tree_.items(node);
+  for (Node pair; pairs.next(pair);) {
+    auto parts = tree_.items(pair);
+    Node key, value;
+    if (parts.next(key) && parts.next(value)) walk_entry(key, value);
   }
 }
 
@@ -141,18 +158,7 @@ void Flattener::walk_object(Node node) {
       if (tree_.kind(*given) == PickleKind::kDict) {
         walk_mapping(*given);
       } else {
-        auto pairs = tree_.items(*given);
-        for (Node pair; pairs.next(pair);) {
-          auto parts = tree_.items(pair);
-          Node key, value;
-          parts.next(key);
-          parts.next(value);
-          if (tree_.kind(key) == PickleKind::kText) {
-            descend(tree_.text(key), value);
-          } else if (tree_.kind(key) == PickleKind::kInt) {
-            descend(std::to_string(tree_.integer(key)), value);
-          }
-        }
+        walk_pairs(*given);
       }
     }
   }

@@ -20,15 +20,17 @@ class Flattener {
  public:
   using Visit = std::function<void(const std::string& name, Node tensor)>;
 
-  // `visit` is called for each name, in the order of the tree. A subtree that several names lead to is visited as often;
-  // throws kLimit when that gets out of hand.
+  // `visit` is called for each name, in the order of the tree. A subtree that several names lead to is visited as
+  // often; throws kLimit when that gets out of hand.
   Flattener(const PickleTree& tree, const Container& container, Visit visit);
   void run();
 
  private:
   void walk(Node node);
   void walk_object(Node node);
+  void walk_entry(Node key, Node value);
   void walk_mapping(Node node, const Node* left_out = nullptr);
+  void walk_pairs(Node node);
   void walk_sequence(Node node);
   bool walk_module(Node node);
   void descend(std::string_view key, Node node);

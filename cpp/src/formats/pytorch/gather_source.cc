@@ -1,6 +1,6 @@
 // A range of the result is cut into boxes of the index space. In each box the elements are visited in the order of the
-// file, innermost the dimension with the smallest stride, so that what lies together is read together, whatever order it
-// is wanted in: a transposed matrix is read row by row of the file and scattered.
+// file, innermost the dimension with the smallest stride, so that what lies together is read together, whatever order
+// it is wanted in: a transposed matrix is read row by row of the file and scattered.
 
 #include "formats/pytorch/gather_source.h"
 

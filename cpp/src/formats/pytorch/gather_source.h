@@ -27,8 +27,8 @@ struct Gather {
   bool sign_odd = false;
 };
 
-// The elements in row-major order. The caller has checked that all of them lie inside `file`, and that their bytes can be
-// counted. Reads are as long as their elements lie together, and read through small gaps.
+// The elements in row-major order. The caller has checked that all of them lie inside `file`, and that their bytes can
+// be counted. Reads are as long as their elements lie together, and read through small gaps.
 std::shared_ptr<const ByteSource> gather_source(std::shared_ptr<const ByteSource> file, Gather gather);
 
 // Where in its file a source made by gather_source() has its first element; nullopt for any other source.

@@ -61,12 +61,24 @@ constexpr std::uint8_t type(DType dtype) { return static_cast<std::uint8_t>(dtyp
 
 // `<name>Storage` and `<name>Tensor` in torch and torch.cuda.
 constexpr Typed kClasses[] = {
-    {"Double", type(DType::kF64)},         {"Float", type(DType::kF32)},        {"Half", type(DType::kF16)},
-    {"BFloat16", type(DType::kBF16)},      {"Long", type(DType::kI64)},         {"Int", type(DType::kI32)},
-    {"Short", type(DType::kI16)},          {"Char", type(DType::kI8)},          {"Byte", type(DType::kU8)},
-    {"Bool", type(DType::kBool)},          {"ComplexFloat", type(DType::kC64)}, {"ComplexDouble", type(DType::kC128)},
-    {"QInt8", kNoType},                    {"QInt32", kNoType},                 {"QUInt8", kNoType},
-    {"QUInt4x2", kNoType},                 {"QUInt2x4", kNoType},               {"Untyped", kUntyped},
+    {"Double", type(DType::kF64)},
+    {"Float", type(DType::kF32)},
+    {"Half", type(DType::kF16)},
+    {"BFloat16", type(DType::kBF16)},
+    {"Long", type(DType::kI64)},
+    {"Int", type(DType::kI32)},
+    {"Short", type(DType::kI16)},
+    {"Char", type(DType::kI8)},
+    {"Byte", type(DType::kU8)},
+    {"Bool", type(DType::kBool)},
+    {"ComplexFloat", type(DType::kC64)},
+    {"ComplexDouble", type(DType::kC128)},
+    {"QInt8", kNoType},
+    {"QInt32", kNoType},
+    {"QUInt8", kNoType},
+    {"QUInt4x2", kNoType},
+    {"QUInt2x4", kNoType},
+    {"Untyped", kUntyped},
 };
 
 constexpr Typed kTypes[] = {

@@ -24,7 +24,8 @@ Opened open(const ByteSource& source, const Limits& limits, const Options& optio
   const std::uint64_t offset = opened.container->pickle_offset();
   opened.tree = PickleTree::parse(pickle, TorchGlobals(options.opaque), {limits.pytorch_depth}, offset);
   if (opened.tree.length() != pickle.size()) {
-    throw Error(ErrorCode::kCorrupt, std::to_string(pickle.size() - opened.tree.length()) + " bytes behind the pickle's STOP")
+    throw Error(ErrorCode::kCorrupt,
+                std::to_string(pickle.size() - opened.tree.length()) + " bytes behind the pickle's STOP")
         .at_offset(offset + opened.tree.length());
   }
   check_calls(opened.tree);

@@ -1,6 +1,6 @@
-// From 0.1.10 to 1.5: five pickles one behind the other (a magic number, a protocol version, facts about the machine, the
-// object, the keys of its storages), then every storage in the order of the keys: a count and that many elements. How
-// large an element is stands in the object alone, so the storages can be found only when its pickle is read.
+// From 0.1.10 to 1.5: five pickles one behind the other (a magic number, a protocol version, facts about the machine,
+// the object, the keys of its storages), then every storage in the order of the keys: a count and that many elements.
+// How large an element is stands in the object alone, so the storages can be found only when its pickle is read.
 
 #include <map>
 #include <string>
@@ -71,8 +71,8 @@ class StreamContainer final : public Container {
     const PickleTree tree = next_small(bytes);
     if (tree.kind(tree.root()) != PickleKind::kInt) throw corrupt("the protocol version is no number");
     if (tree.integer(tree.root()) == kProtocolVersion) return;
-    throw Error(ErrorCode::kUnsupported, "protocol version " + std::to_string(tree.integer(tree.root())) + " of torch; " +
-                                             std::to_string(kProtocolVersion) + " is the only one");
+    throw Error(ErrorCode::kUnsupported, "protocol version " + std::to_string(tree.integer(tree.root())) +
+                                             " of torch; " + std::to_string(kProtocolVersion) + " is the only one");
   }
 
   void check_system() {

@@ -1,5 +1,5 @@
-// Until 0.1.9: a tar archive of four members. `storages` and `tensors` are lists of pickled descriptions with binary data
-// between them; `pickle` is the object, whose persistent ids are the tensors' keys.
+// Until 0.1.9: a tar archive of four members. `storages` and `tensors` are lists of pickled descriptions with binary
+// data between them; `pickle` is the object, whose persistent ids are the tensors' keys.
 
 #include <array>
 #include <map>
@@ -63,7 +63,8 @@ class MemberReader {
 
   // Passes over `nbytes` and returns where they begin.
   std::uint64_t skip(std::optional<std::uint64_t> nbytes) {
-    if (!nbytes || *nbytes > end_ - position_) throw corrupt("a storage reaches beyond its member").at_offset(position_);
+    if (!nbytes || *nbytes > end_ - position_)
+      throw corrupt("a storage reaches beyond its member").at_offset(position_);
     position_ += *nbytes;
     return position_ - *nbytes;
   }
@@ -80,7 +81,8 @@ class MemberReader {
 };
 
 void require_tuple(const PickleTree& tree, Node node, std::size_t count, const char* what) {
-  if (tree.kind(node) != PickleKind::kTuple || tree.count(node) != count) throw corrupt(std::string(what) + " is no tuple");
+  if (tree.kind(node) != PickleKind::kTuple || tree.count(node) != count)
+    throw corrupt(std::string(what) + " is no tuple");
 }
 
 std::uint16_t require_class(const PickleTree& tree, Node node, GlobalKind kind) {
@@ -109,8 +111,9 @@ class TarContainer final : public Container {
       const Node id = tree.persistent_id(node);
       if (tree.kind(id) == PickleKind::kTuple) {  // (class, file, source)
         if (options.opaque == Opaque::kSkip) continue;
-        throw Error(ErrorCode::kUnsupported, "the file holds a whole model, with the source of its classes; to read its "
-                                             "tensors, open it with opaque=\"skip\" (C++: Opaque::kSkip)");
+        throw Error(ErrorCode::kUnsupported,
+                    "the file holds a whole model, with the source of its classes; to read its "
+                    "tensors, open it with opaque=\"skip\" (C++: Opaque::kSkip)");
       }
       const auto found = tensors_.find(key_of(tree, id));
       if (found == tensors_.end()) throw corrupt("a tensor that is not in the archive");

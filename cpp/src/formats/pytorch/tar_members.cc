@@ -28,8 +28,9 @@ std::uint64_t number(std::string_view header, std::size_t begin, std::size_t siz
   std::uint64_t n = 0;
   if ((header[begin] & 0x80) != 0) {
     for (std::size_t i = begin + size - 8; i < begin + size; ++i) n = n << 8 | static_cast<unsigned char>(header[i]);
-    const bool small = header[begin] == '\x80' && std::all_of(header.begin() + begin + 1, header.begin() + begin + size - 8,
-                                                              [](char c) { return c == 0; });
+    const bool small =
+        header[begin] == '\x80' &&
+        std::all_of(header.begin() + begin + 1, header.begin() + begin + size - 8, [](char c) { return c == 0; });
     if (!small) throw corrupt("a size of more than 64 bits in the tar archive");
     return n;
   }
@@ -48,7 +49,8 @@ void check_sum(std::string_view header, std::uint64_t offset) {
   for (std::size_t i = 0; i < kBlock; ++i) {
     sum += i >= 148 && i < 156 ? static_cast<unsigned char>(' ') : static_cast<unsigned char>(header[i]);
   }
-  if (sum != number(header, 148, 8)) throw corrupt("a header of the tar archive has a wrong checksum").at_offset(offset);
+  if (sum != number(header, 148, 8))
+    throw corrupt("a header of the tar archive has a wrong checksum").at_offset(offset);
 }
 
 // Newer archivers put times and owners into a header of their own. It must not change what we read.
@@ -65,7 +67,8 @@ void check_pax(std::string_view text, std::uint64_t offset) {
     for (const std::string_view key : {" mtime=", " atime=", " ctime=", " uid=", " gid=", " uname=", " gname="}) {
       harmless = harmless || record.starts_with(key);
     }
-    if (!harmless) throw corrupt("an extended header of the tar archive changes more than times and owners").at_offset(offset);
+    if (!harmless)
+      throw corrupt("an extended header of the tar archive changes more than times and owners").at_offset(offset);
     text.remove_prefix(length);
   }
 }
@@ -113,7 +116,8 @@ TarMembers read_tar(const ByteSource& source) {
     position += padding;
   }
   if (!pickle || !tensors || !storages) throw foreign();
-  if (source.size() - position > kMaxTail) throw corrupt("too much behind the end of the tar archive").at_offset(position);
+  if (source.size() - position > kMaxTail)
+    throw corrupt("too much behind the end of the tar archive").at_offset(position);
   std::string tail(static_cast<std::size_t>(source.size() - position), '\0');
   source.read_at(position, std::as_writable_bytes(std::span(tail)));
   if (tail.find_first_not_of('\0') != std::string::npos || tail.size() < 2 * kBlock) {

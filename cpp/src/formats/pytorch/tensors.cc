@@ -112,7 +112,8 @@ class TensorReader {
     const auto known = dtype_of(tree_.global_id(dtype));
     if (!known) throw unsupported("elements of the type torch." + std::string(tree_.global_name(dtype)));
     TensorLayout layout = dense(arguments);
-    if (layout.storage.dtype && layout.storage.dtype != known) throw corrupt("a tensor and its storage are of different types");
+    if (layout.storage.dtype && layout.storage.dtype != known)
+      throw corrupt("a tensor and its storage are of different types");
     layout.dtype = *known;
     return layout;
   }
@@ -206,8 +207,9 @@ void TensorPlacer::check_width(const TensorLayout& layout, std::uint64_t width) 
   if (widths_.size() <= layout.storage.number) widths_.resize(layout.storage.number + std::size_t{1});
   std::uint8_t& known = widths_[layout.storage.number];
   if (known != 0 && known != width) {
-    throw unsupported("one storage in the other byte order, under types of different sizes: there is no telling which bytes "
-                      "to exchange");
+    throw unsupported(
+        "one storage in the other byte order, under types of different sizes: there is no telling which bytes "
+        "to exchange");
   }
   known = static_cast<std::uint8_t>(width);
 }

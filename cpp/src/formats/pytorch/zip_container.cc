@@ -26,8 +26,8 @@ class ZipContainer final : public Container {
     read_byte_order(source);
     const std::size_t record = *directory_.find(root_ + "data.pkl");
     if (directory_[record].size > limits.pytorch_pickle_bytes) {
-      throw Error(ErrorCode::kLimit, "a pickle of " + std::to_string(directory_[record].size) + " bytes; the limit is " +
-                                         std::to_string(limits.pytorch_pickle_bytes));
+      throw Error(ErrorCode::kLimit, "a pickle of " + std::to_string(directory_[record].size) +
+                                         " bytes; the limit is " + std::to_string(limits.pytorch_pickle_bytes));
     }
     pickle_ = directory_.content(source, record);
     pickle_offset_ = directory_[record].begin;
@@ -70,7 +70,8 @@ class ZipContainer final : public Container {
   Storage storage_of(const PickleTree& tree, const StorageId& id, std::size_t number, Use& use) const {
     const ZipRecord& record = directory_[number];
     const std::string named = "storage '" + printable(id.key) + "' ";
-    Storage storage{record.begin, record.size, storage_dtype(tree, id.storage_class), static_cast<std::uint32_t>(number)};
+    Storage storage{record.begin, record.size, storage_dtype(tree, id.storage_class),
+                    static_cast<std::uint32_t>(number)};
     if (use.seen && use.storage_class != id.storage_class) throw corrupt(named + "is referred to as of two types");
     use = {id.storage_class, true};
     const auto expected = checked_mul(id.numel, item_bytes(storage.dtype));
@@ -107,9 +108,10 @@ class ZipContainer final : public Container {
       }
     }
     if (directory_.find(root_ + "constants.pkl")) {
-      throw Error(ErrorCode::kUnsupported,
-                  "this is a TorchScript archive, a program with its weights; load it with torch.jit.load() where it is "
-                  "trusted and save its state_dict()");
+      throw Error(
+          ErrorCode::kUnsupported,
+          "this is a TorchScript archive, a program with its weights; load it with torch.jit.load() where it is "
+          "trusted and save its state_dict()");
     }
   }
 

@@ -11,10 +11,11 @@
 
 namespace weightstore::safetensors {
 
-inline constexpr std::size_t kLengthBytes = 8;             // the header's length, little-endian
+inline constexpr std::size_t kLengthBytes = 8;  // the header's length, little-endian
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
-inline constexpr std::size_t kHeaderAlignment = 8;         // the header is padded with spaces to this
-inline constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 62;  // what file offsets can say, with room for a header
+inline constexpr std::size_t kHeaderAlignment = 8;  // the header is padded with spaces to this
+inline constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1}
+                                               << 62;  // what file offsets can say, with room for a header
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 inline constexpr std::size_t kLongestDType = 11;  // "F8_E4M3FNUZ"
 inline constexpr std::string_view kExtension = ".safetensors";

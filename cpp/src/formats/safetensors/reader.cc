@@ -1,5 +1,5 @@
-// docs/formats.md, "SafeTensors". Strict: the header is one JSON object, the tensors tile the data section without hole or
-// overlap, and nothing follows them.
+// docs/formats.md, "SafeTensors". Strict: the header is one JSON object, the tensors tile the data section without hole
+// or overlap, and nothing follows them.
 
 #include <memory>
 #include <string>
@@ -39,7 +39,8 @@ std::size_t read_length(const ByteSource& source, const Limits& limits) {
   }
   if (length > source.size() - kLengthBytes) {
     throw corrupt("the header claims " + bytes_text(length) + ", but only " +
-                      std::to_string(source.size() - kLengthBytes) + " follow; the file is cut short or not SafeTensors",
+                      std::to_string(source.size() - kLengthBytes) +
+                      " follow; the file is cut short or not SafeTensors",
                   "invalid header length")
         .at_offset(0);
   }

@@ -1,5 +1,5 @@
-// Byte-identical to the reference for no or one metadata key; more keys are written in order, where the reference's order
-// is random.
+// Byte-identical to the reference for no or one metadata key; more keys are written in order, where the reference's
+// order is random.
 
 #include <algorithm>
 #include <numeric>
@@ -24,13 +24,13 @@ void check_tensor(const NewTensor& tensor) try {
     throw Error(ErrorCode::kInvalidArgument, "the name is reserved for the file's metadata; rename the tensor");
   }
   if (!in_safetensors(tensor.dtype)) {
-    throw Error(ErrorCode::kUnsupported,
-                "SafeTensors has no type for " + std::string(name_of(tensor.dtype)) + "; write Burnpack, or convert it");
+    throw Error(ErrorCode::kUnsupported, "SafeTensors has no type for " + std::string(name_of(tensor.dtype)) +
+                                             "; write Burnpack, or convert it");
   }
   const auto expected = contiguous_bytes(tensor.dtype, tensor.shape);
   if (!expected && is_misaligned(tensor.dtype, tensor.shape)) {
-    throw Error(ErrorCode::kInvalidArgument, "its elements of " + std::to_string(bits_of(tensor.dtype)) +
-                                                 " bits do not end on a whole byte")
+    throw Error(ErrorCode::kInvalidArgument,
+                "its elements of " + std::to_string(bits_of(tensor.dtype)) + " bits do not end on a whole byte")
         .known_as(kMisalignedText);
   }
   if (!expected) {
@@ -38,8 +38,8 @@ void check_tensor(const NewTensor& tensor) try {
         .known_as("overflow computing buffer size from shape and/or element type");
   }
   if (tensor.bytes->size() != *expected) {
-    throw Error(ErrorCode::kInvalidArgument, "shape and dtype need " + std::to_string(*expected) + " bytes, its data has " +
-                                                 std::to_string(tensor.bytes->size()));
+    throw Error(ErrorCode::kInvalidArgument, "shape and dtype need " + std::to_string(*expected) +
+                                                 " bytes, its data has " + std::to_string(tensor.bytes->size()));
   }
 } catch (Error& error) {
   error.in_tensor(tensor.name);
@@ -119,7 +119,8 @@ Layout plan(const Writer& contents, TensorOrder order) try {
   for (const std::size_t number : order_of(contents.tensors(), order)) {
     const NewTensor& tensor = contents.tensors()[number];
     const auto end = checked_add(position, tensor.bytes->size());
-    if (!end || *end > kMaxFileBytes) throw Error(ErrorCode::kLimit, "the data exceeds 2^62 bytes").in_tensor(tensor.name);
+    if (!end || *end > kMaxFileBytes)
+      throw Error(ErrorCode::kLimit, "the data exceeds 2^62 bytes").in_tensor(tensor.name);
     append_tensor(json, tensor, position, *end);
     layout.placements.push_back({number, position, *end});
     position = *end;
@@ -128,13 +129,15 @@ Layout plan(const Writer& contents, TensorOrder order) try {
   json.push_back('}');
   json.append((kHeaderAlignment - json.size() % kHeaderAlignment) % kHeaderAlignment, ' ');
   if (json.size() > kMaxHeaderBytes) {
-    throw Error(ErrorCode::kLimit, "the header would have " + std::to_string(json.size()) + " bytes, the format's limit is " +
-                                       std::to_string(kMaxHeaderBytes) + "; write fewer tensors or shorter metadata")
+    throw Error(ErrorCode::kLimit, "the header would have " + std::to_string(json.size()) +
+                                       " bytes, the format's limit is " + std::to_string(kMaxHeaderBytes) +
+                                       "; write fewer tensors or shorter metadata")
         .known_as("header too large");
   }
 
   std::uint64_t length = json.size();
-  for (std::size_t i = 0; i < kLengthBytes; ++i, length >>= 8) layout.header.push_back(static_cast<char>(length & 0xFF));
+  for (std::size_t i = 0; i < kLengthBytes; ++i, length >>= 8)
+    layout.header.push_back(static_cast<char>(length & 0xFF));
   layout.header += json;
   for (Layout::Placement& placement : layout.placements) {
     placement.begin += layout.header.size();
