@@ -1,4 +1,4 @@
-"""Saves a small torch model in both formats, lists it, reloads it, reads one slice of it, and pages it under a budget."""
+"""Saves a small torch model in both formats, lists it, reloads it, reads a slice, pages it, and saves it in shards."""
 
 import tempfile
 from pathlib import Path
@@ -56,6 +56,33 @@ def page(path: Path, model: torch.nn.Module) -> None:
             print(f"  {name:<16} {stats[name]:>8,}")
 
 
+def save_sharded(path: Path, model: torch.nn.Module) -> None:
+    """Two shards save a table and the model; three load the table. A job has a process a shard; here they take turns."""
+
+    def make_table(shard: int, shard_num: int) -> torch.ScriptObject:
+        buckets = 65536 * shard // shard_num, 65536 * (shard + 1) // shard_num
+        return torch.classes.store.HashTable("user", [16], torch.float32, *buckets, 65536, 4096, [])
+
+    ids = torch.arange(10_000) * 7919
+    for shard in (1, 0):  # shard 0 completes the checkpoint, so that it comes last
+        table = make_table(shard, 2)
+        begin, end, size = table.slice()
+        own = ids[(ids % size >= begin) & (ids % size < end)]
+        table.insert(own, own[:, None].expand(-1, 16).float())
+        weightstore.Saver(shard, 2, 4, path, {"user": table}, model.state_dict(), attempt="demo").save()
+
+    reader = weightstore.CheckpointReader(path)
+    print(f"\n{path.name}: {sorted(file.name for file in path.iterdir())}")
+    print(f"  tensors: {reader.tensor_names()}, {reader.verify()} checksums right")
+    loaded = []
+    for shard in range(3):
+        table = make_table(shard, 3)
+        weightstore.Loader(path, {"user": table}, strict=False).load()
+        loaded.append(table.ids())
+    print(f"  ids in three shards: {[len(part) for part in loaded]}; all there:", end=" ")
+    print(torch.equal(torch.cat(loaded).sort().values, ids))
+
+
 def main() -> None:
     torch.manual_seed(0)
     model = make_model()
@@ -64,6 +91,7 @@ def main() -> None:
         show_file(Path(directory, "model.safetensors"), model)
         show_file(Path(directory, "model.bpk"), model)
         page(Path(directory, "model.bpk"), model)
+        save_sharded(Path(directory, "checkpoint"), model)
 
 
 if __name__ == "__main__":
