@@ -150,6 +150,7 @@ import os, signal, sys, threading
 import weightstore.numpy
 from weightstore import DeferredTensor
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would ignore it
 block = bytes(1 << 20)
 
 def slow():
@@ -167,12 +168,14 @@ except KeyboardInterrupt:
 sys.exit(4)
 """
 
-# One call of the core that would read 50 GB of holes: no Python code runs until it ends.
+# One call of the core that reads 5 GB of holes: no Python code runs until it ends.
 WHILE_READING = """
 import ctypes, json, mmap, os, signal, struct, sys, threading
 import weightstore
 
-size, count = 5_000_000, 10_000
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would ignore it
+
+size, count = 5_000_000, 1_000
 header = {str(i): {"dtype": "U8", "shape": [size], "data_offsets": [i * size, i * size + size]} for i in range(count)}
 header = json.dumps(header).encode()
 with open(sys.argv[1], "wb") as file:
@@ -183,7 +186,7 @@ reader = weightstore.open(sys.argv[1])._reader
 MAP_NORESERVE = 0x4000
 room = mmap.mmap(-1, size * count, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
 address = ctypes.addressof(ctypes.c_char.from_buffer(room))
-threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     reader.read_many([(i, address + i * size, size) for i in range(count)])
 except KeyboardInterrupt:
