@@ -16,7 +16,7 @@ struct CheckpointReader::State {
 };
 
 CheckpointReader::CheckpointReader(const std::filesystem::path& path, const ReadOptions& options)
-    : state_(std::make_unique<const State>(CheckpointIndex::open(path, options))) {}
+    : state_(std::make_unique<const State>(State{CheckpointIndex::open(path, options)})) {}
 
 CheckpointReader::~CheckpointReader() = default;
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
