@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _core, _dtypes, errors
+from . import _core, _dlpack, _dtypes, errors
 
 if TYPE_CHECKING:
     from ._core import Memory
@@ -43,45 +42,24 @@ def check_showable(name: str, dtype: str) -> None:
 
 
 def to_dlpack(handle: TensorHandle, *, versioned: bool, copy: bool | None) -> Any:
-    """A capsule. Memory over a file is flagged read-only; consumers that do not know the flag get a copy, and consumers
-    that ignore it write to a copy-on-write mapping: neither can change the file, or crash."""
+    """A capsule. Consumers that ignore that it is read-only write to a copy-on-write mapping: nobody can change the file, or
+    crash."""
     if handle.dtype == _dtypes.WIDE_BOOL:
         return to_numpy(handle).__dlpack__(max_version=(1, 0) if versioned else None)
-    if handle.dtype not in _dtypes.DLPACK:
-        raise BufferError(f"DLPack has no type for {handle.dtype}; .bytes() gives the bytes of tensor '{handle.name}'")
-    shape, offset, strides = handle._layout()
-    code, bits, lanes = _dtypes.DLPACK[handle.dtype]
-    item_bytes = bits * lanes // 8
-    memory = None
-    if handle._file._mapped and not copy:
-        reader = handle._file._reader
-        memory = reader.private_view(handle._number) or reader.view(handle._number)
-    if memory is not None and (memory.address % item_bytes or not versioned):
-        memory = None
-    copied = memory is None
-    if memory is None:
-        if copy is False and handle._file._mapped:
-            raise BufferError(
-                f"tensor '{handle.name}' cannot be handed over without a copy: it is not aligned in the file, or the "
-                "consumer does not know read-only memory"
-            )
-        memory = handle._read()
-        offset, strides = 0, _row_major(shape, item_bytes)
-    steps = [stride // item_bytes for stride in strides]
-    return _core.dlpack(
+    _dlpack.item_bytes(handle.name, handle.dtype)
+    mapped = handle._file._mapped
+    reader = handle._file._reader
+    memory = reader.private_view(handle._number) or reader.view(handle._number) if mapped and not copy else None
+    return _dlpack.capsule(
+        handle.name,
+        handle.dtype,
+        handle._layout(),
         memory,
-        offset,
-        list(shape),
-        steps,
-        (code, bits, lanes),
+        handle._read,
         versioned=versioned,
-        read_only=not copied,
-        copied=copied,
+        # Without a mapping there is nothing that could be copied: the tensor is read.
+        must_share=copy is False and mapped,
     )
-
-
-def _row_major(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
-    return tuple(item_bytes * prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def _dtype_for(name: str, dtype: str) -> np.dtype[Any]:

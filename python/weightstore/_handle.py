@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _dtypes, errors
+from ._dlpack import ArrayProtocols, Layout
 from ._selection import Selection
 from ._sizes import format_size
 
@@ -15,10 +16,8 @@ if TYPE_CHECKING:
     from ._core import Memory
     from ._file import File
 
-_CPU = (1, 0)  # kDLCPU
 
-
-class TensorHandle:
+class TensorHandle(ArrayProtocols):
     """A tensor, or part of one, that is read when asked for.
 
     Indexing with integers, slices and `...` gives another handle and reads nothing; `.numpy()`, `.torch()`, `.bytes()`,
@@ -113,32 +112,10 @@ class TensorHandle:
             return self._file._reader.read_bytes(self._number)
         return bytes(self._read())
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            if copy is False:
-                raise ValueError(f"tensor '{self._name}' is {array.dtype}; showing it as {dtype} needs a copy")
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return _CPU
-
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        if stream is not None:
-            raise BufferError("tensors of a file are in main memory, which has no streams")
-        if dl_device is not None and tuple(dl_device) != _CPU:
-            raise BufferError(f"tensors of a file are in main memory, not on device {dl_device}")
+    def _capsule(self, *, versioned: bool, copy: bool | None) -> Any:
         from . import _arrays
 
-        return _arrays.to_dlpack(self, versioned=max_version is not None and max_version[0] >= 1, copy=copy)
+        return _arrays.to_dlpack(self, versioned=versioned, copy=copy)
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape)) or "scalar"
@@ -146,7 +123,7 @@ class TensorHandle:
 
     # ---- for _arrays and _tensors --------------------------------------------------------------------------------
 
-    def _layout(self) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+    def _layout(self) -> Layout:
         """Shape, offset and byte strides of what is selected, as libraries show it: F4 two elements to the item."""
         packing = _dtypes.byte_packing(self._dtype)
         item_bytes = _dtypes.bits(self._dtype) * packing // 8
@@ -163,7 +140,7 @@ class TensorHandle:
             last = selection.dims[-1]
             selection = Selection((*selection.dims[:-1], last._replace(size=last.size // packing)))
         offset, strides = selection.strides(item_bytes, shape)
-        return selection.shape, offset, strides
+        return Layout(selection.shape, offset, strides)
 
     def _read(self) -> Memory:
         """What is selected, in new memory, row-major."""

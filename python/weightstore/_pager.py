@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from . import _core, _dtypes, errors
+from . import _core, _dlpack, _dtypes, errors
+from ._dlpack import ArrayProtocols
 from ._file import File
 from ._sizes import format_size, parse_size
 
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-_CPU = (1, 0)  # kDLCPU
 _RAW = "U8"  # what is shown of a source that does not say what it holds
 
 Id = str | int
 
 
-class PagedTensor(_core.PagedTensor):
+class PagedTensor(ArrayProtocols, _core.PagedTensor):
     """A tensor that was acquired. A context manager: its end lets the tensor go.
 
     Arrays and tensors made from it hold its memory by themselves, and may be kept for as long as they are needed; the
@@ -89,63 +89,26 @@ class PagedTensor(_core.PagedTensor):
             target[:] = view
         return memory
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            if copy is False:
-                raise ValueError(f"tensor '{self.name}' is {array.dtype}; showing it as {dtype} needs a copy")
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return _CPU
-
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        if stream is not None:
-            raise BufferError("paged tensors are in main memory, which has no streams")
-        if dl_device is not None and tuple(dl_device) != _CPU:
-            raise BufferError(f"paged tensors are in main memory, not on device {dl_device}")
-        from . import _arrays
-
+    def _capsule(self, *, versioned: bool, copy: bool | None) -> Any:
         dtype, shape = self._form()
-        versioned = max_version is not None and max_version[0] >= 1
         if dtype == _dtypes.WIDE_BOOL:
             return self.numpy().__dlpack__(max_version=(1, 0) if versioned else None)
-        if dtype not in _dtypes.DLPACK:
-            raise BufferError(f"DLPack has no type for {dtype}; .bytes() gives the bytes of tensor '{self.name}'")
-        code, bits, lanes = _dtypes.DLPACK[dtype]
-        if lanes > 1:
-            if not shape or shape[-1] % lanes:
+        size = _dlpack.item_bytes(self.name, dtype)
+        packing = _dtypes.byte_packing(dtype)
+        if packing > 1:
+            if not shape or shape[-1] % packing:
                 raise BufferError(
-                    f"tensor '{self.name}' is shown {lanes} elements to the item, and has an odd dimension"
+                    f"tensor '{self.name}' is shown {packing} elements to the item, and its last dimension is odd"
                 )
-            shape = (*shape[:-1], shape[-1] // lanes)
-        item_bytes = bits * lanes // 8
-        # Consumers that do not know the read-only flag get a copy; so does nobody else unless it is asked for.
-        memory = self.memory(True) or self.memory(False)
-        copied = bool(copy) or not versioned or memory is None or memory.address % item_bytes != 0
-        if copied and copy is False:
-            raise BufferError(
-                f"tensor '{self.name}' cannot be handed over without a copy: it is not aligned, or the consumer does not "
-                "know read-only memory"
-            )
-        steps = [stride // item_bytes for stride in _arrays._row_major(shape, item_bytes)]
-        return _core.dlpack(
-            self._copied() if copied or memory is None else memory,
-            0,
-            list(shape),
-            steps,
-            (code, bits, lanes),
+            shape = (*shape[:-1], shape[-1] // packing)
+        return _dlpack.capsule(
+            self.name,
+            dtype,
+            _dlpack.row_major(shape, size),
+            None if copy else self.memory(True) or self.memory(False),
+            self._copied,
             versioned=versioned,
-            read_only=not copied,
-            copied=copied,
+            must_share=copy is False,
         )
 
     def __repr__(self) -> str:

@@ -64,7 +64,7 @@ def write(
     checksums: bool,
     overwrite: bool,
     progress: Progress | bool | None,
-    max_shard_size: int | str | None,
+    max_shard_size: int | str | None = None,
     format: str | None = None,
     burn: str = "0.20",
 ) -> None:

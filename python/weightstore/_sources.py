@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-class Source:
+class Source(ABC):
     """One tensor. `shares`: what is handed out may be views of the source's own memory."""
 
     dtype: str
@@ -32,18 +33,19 @@ class Source:
             count *= size
         return count * _dtypes.bits(self.dtype) // 8
 
+    @abstractmethod
     def view(self) -> Any:
         """A buffer of the row-major bytes, only to be read: it may be somebody else's memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def own(self) -> Any:
         """The same in new memory, which may be written to."""
-        raise NotImplementedError
 
     def numpy(self, *, own: bool) -> Array:
         return _arrays.from_memory(self.own() if own else self.view(), self.dtype, self.shape)
 
     def torch(self, *, own: bool) -> torch.Tensor:
+        """Here always in memory of its own: torch has no read-only tensors."""
         from . import _tensors
 
         return _tensors.from_memory(self.own(), self.dtype, self.shape)
@@ -218,7 +220,8 @@ class Changed(Source):
     def own(self) -> Any:
         return self.producer(read_now=True).read()
 
-    view = own
+    def view(self) -> Any:
+        return self.own()
 
 
 class Transposed(Changed):

@@ -111,10 +111,13 @@ def save_model(
 ) -> None:
     """Saves a model's state. Of tensors that share memory one is saved, and the metadata maps each other name to it.
 
-    force_contiguous is there for callers of the safetensors package and changes nothing: a file is always row-major.
+    A file is always row-major; force_contiguous=False refuses tensors that are not, instead of gathering them.
     options: as for save_file().
     """
     state = model.state_dict()
+    strided = [] if force_contiguous else [name for name, tensor in state.items() if not tensor.is_contiguous()]
+    if strided:
+        raise ValueError(f"not contiguous: {', '.join(strided)}. Make them so, or let force_contiguous be True")
     described = None if metadata is None else dict(metadata)
     for kept, dropped in _aliases.names_to_drop(state).items():
         described = {} if described is None else described

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 
@@ -278,3 +279,22 @@ def test_hugging_face_reads_the_plain_layout(tmp_path):
             assert opened.metadata()["format"] == "pt"
             assert torch.equal(opened.get_tensor(name), dense[name])
     assert len(set(index["weight_map"].values())) == 2
+
+
+def test_the_example_in_the_document(tmp_path, monkeypatch):
+    page = Path(__file__).parents[2] / "docs" / "saver.md"
+    saving, loading = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for shard in (1, 0):
+        # One shard's steps up to its save, with a row in its table.
+        filled_then_saved = saving.replace("\nsaver =", "\ntable.insert(torch.tensor([id]), row)\nsaver =")
+        assert filled_then_saved != saving
+        names = {"shard": shard, "step": 7, "id": 40000 * shard + 5, "row": torch.full((1, 16), shard + 1.0)}
+        exec(compile(filled_then_saved, page.name, "exec"), names)
+    saved = names["dense"]["w"].clone()
+    names["dense"]["w"].zero_()
+    exec(compile(loading, page.name, "exec"), names)
+    assert torch.equal(names["dense"]["w"], saved)
+    assert names["table"].ids().tolist() == [5]  # the other id is in the last third of the buckets
+    assert torch.equal(names["table"].lookup(torch.tensor([5]), False)[1], torch.ones(1, 16))

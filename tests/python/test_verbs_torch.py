@@ -220,6 +220,17 @@ def test_aliases_without_a_whole_are_refused():
         wt.save_model(module, "never.safetensors")
 
 
+def test_save_model_gathers_strided_tensors_unless_told_not_to(tmp_path):
+    module = torch.nn.Module()
+    module.register_buffer("turned", torch.arange(6.0).reshape(2, 3).t())
+    path = tmp_path / "m.safetensors"
+    with pytest.raises(ValueError, match="not contiguous: turned"):
+        wt.save_model(module, path, force_contiguous=False)
+    assert not path.exists()
+    wt.save_model(module, path)
+    assert torch.equal(wt.load_file(path)["turned"], module.turned)
+
+
 def test_load_into(tmp_path):
     path = tmp_path / "m.safetensors"
     wt.save_file({"a": FLOATS, "b": FLOATS.reshape(12, 5).clone(), "c": COMPLEX}, path)

@@ -63,8 +63,8 @@ class BurnpackStore(WritingStore):
         self._needed_burn = max((file._reader.dialect for file in files), default=_OLDEST)
         return super()._plan(planned)
 
-    def _write(self, writer: _core.Writer, **options: Any) -> None:
-        super()._write(writer, burn=self._burn or max(self._needed_burn, _OLDEST))
+    def _format_options(self) -> dict[str, Any]:
+        return {"burn": self._burn or max(self._needed_burn, _OLDEST)}
 
     def _id(self, snapshot: TensorSnapshot) -> int | None:
         return default_id(snapshot.full_path) if snapshot.param_id is None else snapshot.param_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from .. import _core, _save, errors
+from .. import _save, errors
 from ._writing import WritingStore
 
 
@@ -30,7 +30,6 @@ class SafetensorsStore(WritingStore):
         self._max_shard_size = size
         return self
 
-    def _write(self, writer: _core.Writer, **options: Any) -> None:
+    def _format_options(self) -> dict[str, Any]:
         sharded = self._path is not None and self._file_path().lower().endswith(_save.INDEX_ENDING)
-        format = "safetensors index" if sharded else "safetensors"
-        super()._write(writer, format=format, max_shard_size=self._max_shard_size)
+        return {"format": "safetensors index" if sharded else self._format, "max_shard_size": self._max_shard_size}

@@ -136,16 +136,14 @@ class WritingStore(ReadingStore):
     def _add_scalars(self, writer: _core.Writer) -> None:
         pass
 
-    def _write(
-        self,
-        writer: _core.Writer,
-        *,
-        format: str | None = None,
-        max_shard_size: int | str | None = None,
-        burn: str = "0.20",
-    ) -> None:
+    def _format_options(self) -> dict[str, Any]:
+        """What _save.write() is told beside what all stores tell it."""
+        return {}
+
+    def _write(self, writer: _core.Writer) -> None:
+        options = self._format_options()
         if self._path is None:
-            self._data = writer.write_bytes(self._format, checksums=self._checksums, burn=burn)
+            self._data = writer.write_bytes(self._format, checksums=self._checksums, burn=options.get("burn", "0.20"))
             return
         _save.write(
             writer,
@@ -154,7 +152,5 @@ class WritingStore(ReadingStore):
             checksums=self._checksums,
             overwrite=self._overwrite,
             progress=self._progress,
-            max_shard_size=max_shard_size,
-            format=format or self._format,
-            burn=burn,
+            **{"format": self._format, **options},
         )
