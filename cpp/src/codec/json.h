@@ -83,6 +83,7 @@ class JsonCursor {
     ++at_;
   }
   [[noreturn]] void fail_expected(const char* what) const;
+  static std::string describe(char c);  // for errors
   void enter(char open, const char* what);
   void literal(std::string_view word);
   std::string_view number_text();

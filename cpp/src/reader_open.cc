@@ -1,0 +1,121 @@
+#include <string>
+#include <utility>
+
+#include "io/file_source.h"
+#include "reader_state.h"
+#include "renamed_tensors.h"
+#include "shard_set.h"
+#include "weightstore/burnpack.h"
+#include "weightstore/checksum.h"
+#include "weightstore/pytorch.h"
+#include "weightstore/safetensors.h"
+
+namespace weightstore {
+
+Reader Reader::finish_open(std::shared_ptr<State> state) {
+  const Verify verify = state->options.verify;
+  if (state->format == Format::kPytorch) {
+    if (verify != Verify::kOff) {
+      state->storages = std::make_shared<const StorageChecks>(*state->table.sources()[0], state->options.limits);
+    }
+    if (verify == Verify::kFull) state->storages->require_all();
+  } else {
+    if (const auto entry = state->table.metadata().find(kChecksumKey)) {
+      state->checksum_entries.push_back({std::string(*entry), std::nullopt});
+    }
+    if (verify != Verify::kOff) {
+      state->checksums = std::make_unique<const ChecksumTable>(state->make_checksums());
+    }
+    if (verify == Verify::kFull) state->require_checksums();
+  }
+  Reader reader(std::move(state));
+  if (verify == Verify::kFull) reader.verify_all();
+  return reader;
+}
+
+Reader Reader::open(const std::filesystem::path& path, const ReadOptions& options) try {
+  auto source = io::open_file(path, options.map, io::system_file_ops());
+  if (detect_format(*source) != Format::kSafetensorsIndex) return open(std::move(source), options);
+  auto state = std::make_shared<State>();
+  state->options = options;
+  state->format = Format::kSafetensorsIndex;
+  ShardSet set = open_shards(path, *source, options);
+  state->table = std::move(set.table);
+  state->checksum_entries = std::move(set.checksum_entries);
+  return finish_open(std::move(state));
+} catch (Error& error) {
+  error.in_file(path.string());
+  throw;
+}
+
+Reader Reader::open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options) {
+  auto state = std::make_shared<State>();
+  state->options = options;
+  state->format = Format::kSafetensors;
+  ShardSet set = weightstore::open_set(paths, options);
+  state->table = std::move(set.table);
+  state->checksum_entries = std::move(set.checksum_entries);
+  return finish_open(std::move(state));
+}
+
+Reader Reader::open(std::shared_ptr<const ByteSource> source, const ReadOptions& options) {
+  const std::string name = source->name();
+  try {
+    auto state = std::make_shared<State>();
+    state->options = options;
+    state->format = detect_format(*source);
+    switch (state->format) {
+      case Format::kBurnpack:
+        state->table = burnpack::read_table(std::move(source), options.limits);
+        break;
+      case Format::kSafetensors:
+        state->table = safetensors::read_table(std::move(source), options.limits);
+        break;
+      case Format::kPytorch:
+        state->table = pytorch::read_table(std::move(source), options.limits, {options.opaque});
+        break;
+      case Format::kSafetensorsIndex:
+        throw Error(ErrorCode::kUnsupported, "a shard index names files beside it; open it by its path");
+      case Format::kUnknown:
+        break;
+    }
+    return finish_open(std::move(state));
+  } catch (Error& error) {
+    error.in_file(name);
+    throw;
+  }
+}
+
+Reader Reader::from_static(ConstBytes bytes, const ReadOptions& options) {
+  return open(memory_source(bytes, nullptr, "<static>"), options);
+}
+
+Reader Reader::renamed(const NameHooks& hooks) const {
+  const TensorTable& table = state_->table;
+  const RenamedTensors renamed = rename_tensors(table, hooks);
+  auto state = std::make_shared<State>();
+  state->format = state_->format;
+  state->options = state_->options;
+  state->storages = state_->storages;
+
+  TextMap metadata = table.metadata();
+  if (!state_->checksum_entries.empty()) {
+    const std::string entry = renamed.checksums(state_->make_checksums());
+    metadata = with_checksum_entry(metadata, entry);
+    state->checksum_entries.push_back({entry, std::nullopt});
+  }
+  state->table = renamed.table(std::move(metadata));
+  if (state_->checksums) {
+    auto checksums = std::make_unique<ChecksumTable>(state->make_checksums());
+    for (std::size_t i = 0; i < state->table.size(); ++i) {
+      // What was found right stays so.
+      const std::size_t before = renamed.numbers[i];
+      if (checksums->expected(i) && !state_->checksums->needs_check(before))
+        checksums->check(i, *checksums->expected(i));
+    }
+    state->checksums = std::move(checksums);
+  }
+  return Reader(std::move(state));
+}
+
+}  // namespace weightstore

@@ -1,0 +1,43 @@
+#pragma once
+
+// What an open Reader holds.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "checksum_table.h"
+#include "storage_checks.h"
+#include "weightstore/error.h"
+#include "weightstore/reader.h"
+
+namespace weightstore {
+
+// Immutable once opened, but for the marks of what was verified, which are thread-safe.
+struct Reader::State {
+  Format format = Format::kUnknown;
+  ReadOptions options;
+  TensorTable table;
+  std::unique_ptr<const ChecksumTable> checksums;  // null unless options.verify asks for them
+  std::vector<ChecksumEntry> checksum_entries;
+  std::shared_ptr<const StorageChecks> storages;  // of a .pt file, in place of the two above
+
+  const ByteSource& source_of(std::size_t tensor) const { return *table.sources()[table.source_of(tensor)]; }
+
+  // Adds the place to an error that happened while working on a tensor.
+  [[noreturn]] void rethrow(Error& error, std::size_t tensor) const {
+    throw error.in_tensor(table.name(tensor)).in_file(source_of(tensor).name()).of_format(format);
+  }
+
+  std::uint32_t compute_crc(std::size_t tensor) const;
+
+  // Checks a tensor that was not checked yet, by `bytes` when the caller has them already.
+  void verify(std::size_t tensor, const ConstBytes* bytes = nullptr) const;
+
+  // Throws unless every tensor has a checksum. One without may be a tensor whose name was damaged.
+  void require_checksums() const;
+
+  ChecksumTable make_checksums() const;
+};
+
+}  // namespace weightstore
