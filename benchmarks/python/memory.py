@@ -16,12 +16,16 @@ def _status(field: str) -> int:
     raise RuntimeError(f"{_STATUS} has no {field}")
 
 
+def resident_bytes() -> int:
+    return _status("VmRSS")
+
+
 class PeakMemory:
     """Counts from construction. Mapped file pages that were touched count as well: they are this process's RSS."""
 
     def __init__(self) -> None:
         _CLEAR_REFS.write_text(_RESET_PEAK)
-        self._before = _status("VmRSS")
+        self._before = resident_bytes()
 
     def extra_bytes(self) -> int:
         return max(0, _status("VmHWM") - self._before)

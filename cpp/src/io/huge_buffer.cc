@@ -30,6 +30,12 @@ std::size_t mapped_length(std::size_t size) {
   return huge - size <= size / 8 ? huge : round_up(size, kPage);
 }
 
+// All small pages of a range in one call. Where the kernel cannot, they come one by one as they are written to.
+void populate(std::uintptr_t begin, std::uintptr_t end) {
+  begin &= ~(kPage - 1);
+  ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_POPULATE_WRITE);
+}
+
 struct Unmap {
   std::size_t length;
   void operator()(void* address) const { ::munmap(address, length); }
@@ -63,12 +69,13 @@ SharedMutableBytes allocate_bulk(std::size_t size) {
 void FreshPages::touch(MutableBytes part) {
   const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
   const std::uintptr_t end = begin + part.size();
+  if (part.size() < kHugePage) return populate(begin, end);
   for (std::uintptr_t page = round_up(begin, kHugePage); page < end; page += kHugePage) {
     auto* address = reinterpret_cast<std::byte*>(page);
     if (slow_touches_.load(std::memory_order_relaxed) > kTolerated) {
-      const std::size_t length = round_up(std::min<std::size_t>(kHugePage, end - page), kPage);
-      ::madvise(address, length, MADV_NOHUGEPAGE);
-      ::madvise(address, length, MADV_POPULATE_WRITE);
+      const std::uintptr_t page_end = std::min(page + kHugePage, end);
+      ::madvise(address, round_up(page_end - page, kPage), MADV_NOHUGEPAGE);
+      populate(page, page_end);
       continue;
     }
     const auto start = Clock::now();

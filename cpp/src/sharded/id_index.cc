@@ -2,11 +2,20 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 namespace weightstore::sharded {
 namespace {
 
 constexpr std::uint64_t kLeastCapacity = 256;  // a page of memory
+
+// Addresses are taken for more than is needed, so that an index mostly grows where it is.
+std::uint64_t reserved_for(std::uint64_t bytes) {
+  constexpr std::uint64_t kStep = 16;
+  std::uint64_t reserved = kLeastCapacity * sizeof(IdIndex::Entry);
+  while (reserved < bytes) reserved *= kStep;
+  return reserved;
+}
 
 // Above two thirds probes get long.
 constexpr std::uint64_t room_in(std::uint64_t capacity) { return capacity / 3 * 2; }
@@ -18,22 +27,41 @@ void IdIndex::reserve(std::uint64_t ids) {
   std::uint64_t capacity = std::max(kLeastCapacity, std::bit_ceil(ids));
   if (room_in(capacity) < ids) capacity *= 2;
 
-  SharedMutableBytes memory = io::allocate_bulk(capacity * sizeof(Entry));
-  // Ids of a full index come back to all of it at once; what is reserved ahead may never be used.
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  if (size_ > 0 && memory.bytes.size() >= kHugePage) fresh_->touch(memory.bytes);
-  const Entry* old = entries_;
-  const std::uint64_t old_capacity = old != nullptr ? mask_ + 1 : 0;
-  entries_ = reinterpret_cast<Entry*>(memory.bytes.data());
-  mask_ = capacity - 1;
-  shift_ = static_cast<unsigned>(64 - std::countr_zero(capacity));
-  room_ = room_in(capacity);
-  constexpr std::uint64_t kAhead = 16;
-  for (std::uint64_t i = 0; i < old_capacity; ++i) {
-    if (i + kAhead < old_capacity) prefetch(home(old[i + kAhead].id));
-    if (old[i].row_plus_one != 0) *entry_for(old[i].id, home(old[i].id)) = old[i];
+  const std::uint64_t wanted = capacity * sizeof(Entry);
+  const std::uint64_t used = size_ > 0 ? (mask_ + 1) * sizeof(Entry) : 0;
+  const bool moves = wanted > memory_.bytes.size();
+  SharedMutableBytes memory = moves ? io::allocate_bulk(reserved_for(wanted)) : memory_;
+  if (used > 0) {
+    // Ids of a full index spread over all of it at once: left to themselves its pages would be mapped when they are
+    // first read and again when they are written to. What is reserved ahead may never be used.
+    fresh_->touch(memory.bytes.first(wanted).subspan(moves ? 0 : used));
+    if (moves) std::memcpy(memory.bytes.data(), entries_, used);
   }
+
   memory_ = std::move(memory);
+  entries_ = reinterpret_cast<Entry*>(memory_.bytes.data());
+  room_ = room_in(capacity);
+  if (used > 0) {
+    while (mask_ + 1 < capacity) split();
+  }
+  mask_ = capacity - 1;
+}
+
+// Twice as many places: the home of an id stays or moves up by the old capacity. Entries are taken out and put back one
+// by one, in an order in which all that can lie between an entry and its home has been put back before it: from behind
+// a free place once around. An entry that runs over the new end goes to where the walk has yet to come.
+void IdIndex::split() {
+  const std::uint64_t old_mask = mask_;
+  mask_ = 2 * mask_ + 1;
+  std::uint64_t free_place = 0;
+  while (entries_[free_place].row_plus_one != 0) ++free_place;
+  for (std::uint64_t step = 1; step <= old_mask; ++step) {
+    Entry& place = entries_[(free_place + step) & old_mask];
+    if (place.row_plus_one == 0) continue;
+    const Entry entry = place;
+    place.row_plus_one = 0;
+    *entry_for(entry.id, home(entry.id)) = entry;
+  }
 }
 
 void IdIndex::erase(Entry* entry) {

@@ -38,7 +38,7 @@ class IdIndex {
   std::uint64_t home(std::int64_t id) const {
     std::uint64_t hash = static_cast<std::uint64_t>(id) * secret_;
     hash = (hash ^ (hash >> 32)) * 0x9E3779B97F4A7C15u;
-    return hash >> shift_;
+    return (hash ^ (hash >> 32)) & mask_;
   }
   void prefetch(std::uint64_t home) const { __builtin_prefetch(entries_ + home); }
 
@@ -75,11 +75,12 @@ class IdIndex {
   bool has_entries() const { return entries_ != nullptr; }
 
  private:
+  void split();
+
   io::FreshPages* fresh_;
   SharedMutableBytes memory_;
   Entry* entries_ = nullptr;
   std::uint64_t mask_ = 0;
-  unsigned shift_ = 63;     // leaves the upper bits that count to mask_
   std::uint64_t room_ = 0;  // ids that fit before it grows
   std::uint64_t size_ = 0;
   std::uint64_t secret_;
