@@ -74,8 +74,10 @@ void FreshPages::touch(MutableBytes part) {
     auto* address = reinterpret_cast<std::byte*>(page);
     if (slow_touches_.load(std::memory_order_relaxed) > kTolerated) {
       const std::uintptr_t page_end = std::min(page + kHugePage, end);
-      ::madvise(address, round_up(page_end - page, kPage), MADV_NOHUGEPAGE);
+      const std::size_t length = round_up(page_end - page, kPage);
+      ::madvise(address, length, MADV_NOHUGEPAGE);
       populate(page, page_end);
+      ::madvise(address, length, MADV_HUGEPAGE);  // the kernel may join them when it has time
       continue;
     }
     const auto start = Clock::now();

@@ -87,7 +87,7 @@ void HashTable::lookup(std::span<const std::int64_t> ids, bool insert, std::span
   if (!rows.empty()) check_count("rows", rows.size(), ids.size());
   if (!embeddings.empty()) check_count("embeddings", embeddings.size(), ids.size() * bytes);
   if (insert) impl_->require_all(ids);
-  impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t first) {
+  const auto work = [&](std::size_t i, const BatchPart& part, std::size_t first) {
     std::byte* out = embeddings.empty() ? nullptr : embeddings.data() + first * bytes;
     std::vector<std::uint32_t> found(part.ids.size(), kNoRow);
     if (!impl_->is_stripe(i)) {
@@ -112,7 +112,12 @@ void HashTable::lookup(std::span<const std::int64_t> ids, bool insert, std::span
     for (std::size_t k = 0; k < found.size(); ++k) {
       rows[first + part.positions[k]] = impl_->row_number(found[k], i);
     }
-  });
+  };
+  if (insert) {
+    impl_->for_parts(ids, true, work);
+  } else {
+    impl_->for_parts_to_read(ids, work);
+  }
 }
 
 void HashTable::insert(std::span<const std::int64_t> ids, ConstBytes embeddings) {
@@ -143,7 +148,7 @@ std::size_t HashTable::erase(std::span<const std::int64_t> ids) {
 void HashTable::contains(std::span<const std::int64_t> ids, std::span<std::uint8_t> found) const {
   const auto lock = impl_->gate.together();
   check_count("answers", found.size(), ids.size());
-  impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t first) {
+  impl_->for_parts_to_read(ids, [&](std::size_t i, const BatchPart& part, std::size_t first) {
     std::vector<std::uint32_t> rows(part.ids.size(), kNoRow);
     if (impl_->is_stripe(i)) {
       const std::shared_lock stripe_lock(impl_->stripes[i]->mutex());
@@ -157,7 +162,7 @@ void HashTable::read_slot(std::size_t slot, std::span<const std::int64_t> ids, M
   const auto lock = impl_->gate.together();
   const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
   check_count("values", values.size(), ids.size() * bytes);
-  impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t first) {
+  impl_->for_parts_to_read(ids, [&](std::size_t i, const BatchPart& part, std::size_t first) {
     std::byte* out = values.data() + first * bytes;
     if (!impl_->is_stripe(i)) {
       for (const std::uint32_t position : part.positions) std::memset(out + position * bytes, 0, bytes);

@@ -72,12 +72,13 @@ struct HashTable::Impl {
 
   std::uint64_t erase_below(std::size_t slot, std::int64_t limit);
 
+  static constexpr std::size_t kParallelIds = 16384;  // below, starting threads costs more than it gains
+
   // Calls work(stripe number, part, first id of the batch that positions count from) for all parts of a batch, on
   // several threads when there are many and the caller may. Ids that the table cannot hold come last, under a number
   // that is no stripe's.
   template <class Work>
   void for_parts(std::span<const std::int64_t> ids, bool parallel, Work work) const {
-    constexpr std::size_t kParallelIds = 16384;  // below, starting threads costs more than it gains
     for (std::size_t first = 0; first < ids.size(); first += sharded::BatchPlan::kMaxIds) {
       const sharded::BatchPlan plan(ids.subspan(first, std::min(sharded::BatchPlan::kMaxIds, ids.size() - first)), map);
       for_stripes(parallel && plan.size() >= kParallelIds, [&](std::size_t stripe) {
@@ -86,6 +87,21 @@ struct HashTable::Impl {
       });
       if (!plan.strangers().ids.empty()) work(map.count(), plan.strangers(), first);
     }
+  }
+
+  // The same for work that only reads, where nothing hangs on the order of ids: each thread sorts and works on a piece
+  // of the batch.
+  template <class Work>
+  void for_parts_to_read(std::span<const std::int64_t> ids, Work work) const {
+    const std::size_t pieces = std::clamp<std::size_t>(ids.size() / (kParallelIds / 2), 1, threads);
+    const auto begin_of = [&](std::size_t piece) { return ids.size() * piece / pieces; };
+    io::run_parallel(static_cast<unsigned>(pieces), [&](unsigned piece, const io::StopFlag&) {
+      const std::size_t begin = begin_of(piece);
+      for_parts(ids.subspan(begin, begin_of(piece + 1) - begin), false,
+                [&](std::size_t stripe, const sharded::BatchPart& part, std::size_t first) {
+                  work(stripe, part, begin + first);
+                });
+    });
   }
 
   template <class Work>
