@@ -35,6 +35,7 @@ bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
 	$(CMAKE) --build build/bench
 	build/bench/benchmarks/cpp/core_bench
 	$(BIN)/python benchmarks/python/run.py
+	$(BIN)/python benchmarks/python/saver.py
 	$(BIN)/python benchmarks/python/pager.py
 
 # A randomized address space can collide with ThreadSanitizer's shadow memory.

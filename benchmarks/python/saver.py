@@ -130,7 +130,9 @@ def show(task: str, samples: Samples) -> None:
     scale = 1e6 if unit == "M rows/s" else 1e9
     for who, each in sorted(samples.items(), key=lambda item: item[1]["seconds"]):
         speed = each["amount"] / each["seconds"] / scale
-        print(f"  {who:<30} {each['seconds'] * 1e3:9.1f} ms {speed:8.2f} {unit:<8} {each['extra_bytes'] / 1e6:8.0f} MB extra")
+        print(
+            f"  {who:<30} {each['seconds'] * 1e3:9.1f} ms {speed:8.2f} {unit:<8} {each['extra_bytes'] / 1e6:8.0f} MB extra"
+        )
     for goal in goals:
         print(f"  {goal.verdict(samples)}", flush=True)
 
