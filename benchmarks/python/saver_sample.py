@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import weightstore
-import weightstore.torch  # registers torch.classes.store
 from benchmarks.python import cache, memory
 from benchmarks.python.sample import measure
+
+import weightstore
+import weightstore.torch  # registers torch.classes.store
 
 THREADS = max(2, os.cpu_count() or 2)
 BATCH = 64 << 10
