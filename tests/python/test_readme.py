@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from weightstore._cli import main as weightstore_command
+
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -28,6 +30,11 @@ def test_python_and_cpp_snippets(
     for snippet in snippets("python"):
         exec(compile(snippet, "README.md", "exec"), names)
     assert "['bias', 'weight']" in capsys.readouterr().out
+
+    commands = [line for text in snippets("sh") for line in text.splitlines() if line.startswith("weightstore ")]
+    assert commands
+    for command in commands:
+        assert weightstore_command(shlex.split(command)[1:]) == 0
 
     (program,) = snippets("cpp")
     lines = ["#include <weightstore/weightstore.h>", "#include <vector>", "int main() {", program]

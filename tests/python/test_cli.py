@@ -1,0 +1,111 @@
+"""The command `weightstore`."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+
+import numpy as np
+import pytest
+
+import weightstore
+import weightstore.numpy
+from weightstore._cli import main
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "model.safetensors"
+    tensors = {"a.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros((), np.int64)}
+    weightstore.numpy.save_file(tensors, path, metadata={"format": "np"}, checksums=True)
+    return path
+
+
+def test_list_shows_names_types_shapes_sizes_and_metadata(file, capsys):
+    assert main(["list", str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{file}: safetensors, 2 tensors, 32 B"
+    assert "metadata format = np" in lines
+    assert [line.split() for line in lines[-2:]] == [
+        ["a.weight", "F32", "[2,", "3]", "24", "B"],
+        ["b", "I64", "[]", "8", "B"],
+    ]
+
+
+def test_names_cannot_talk_to_the_terminal(tmp_path, capsys):
+    path = tmp_path / "evil.safetensors"
+    weightstore.numpy.save_file({"\x1b[2J": np.zeros(1)}, path, metadata={"a\nb": "\x07"})
+    assert main(["list", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert r"\x1b[2J" in out
+    assert r"'a\nb'" in out
+
+
+def test_convert_there_and_back_gives_the_same_tensors(file, tmp_path):
+    there, back = tmp_path / "model.bpk", tmp_path / "back.safetensors"
+    assert main(["convert", str(file), str(there)]) == 0
+    assert main(["convert", str(there), str(back)]) == 0
+    before, after = weightstore.numpy.load_file(file), weightstore.numpy.load_file(back)
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_convert_into_shards(file, tmp_path):
+    index = tmp_path / "set.safetensors.index.json"
+    assert main(["convert", str(file), str(index), "--max-shard-size", "24"]) == 0
+    assert len(list(tmp_path.glob("set-*-of-00002.safetensors"))) == 2
+
+
+def test_an_existing_target_is_replaced_only_when_asked(file, tmp_path, capsys):
+    target = tmp_path / "model.bpk"
+    target.write_bytes(b"precious")
+    assert main(["convert", str(file), str(target)]) == 1
+    assert target.read_bytes() == b"precious"
+    assert str(target) in capsys.readouterr().err
+    assert main(["convert", str(file), str(target), "--overwrite"]) == 0
+    assert weightstore.open(target).format == "burnpack"
+
+
+def test_verify_says_what_it_found(file, tmp_path, capsys):
+    assert main(["verify", str(file)]) == 0
+    assert "all 2 checksums are right" in capsys.readouterr().out
+
+    damaged = bytearray(file.read_bytes())
+    damaged[-1] ^= 1
+    file.write_bytes(damaged)
+    assert main(["verify", str(file)]) == 1
+    assert str(file) in capsys.readouterr().err
+
+    without = tmp_path / "without.safetensors"
+    weightstore.numpy.save_file({"a": np.zeros(3)}, without)
+    assert main(["verify", str(without)]) == 1
+    assert "1 of 1 tensors have no checksum" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["list"], ["verify"], ["convert", "x.bpk"]])
+def test_errors_are_a_line_and_a_status(command, tmp_path, capsys):
+    missing = str(tmp_path / "missing.safetensors")
+    assert main([command[0], missing, *command[1:]]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("weightstore: ")
+    assert missing in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_reader_that_stops_reading_gets_no_traceback(tmp_path):
+    path = tmp_path / "many.safetensors"
+    weightstore.numpy.save_file({f"tensor.{i:05}": np.zeros(1) for i in range(20_000)}, path)
+    command = f"'{sys.executable}' -m weightstore list '{path}' | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(str(path))
+    assert done.stderr == ""
+
+
+def test_the_script_is_installed():
+    script = os.path.join(sysconfig.get_path("scripts"), "weightstore")
+    assert subprocess.run([script, "version"], capture_output=True, text=True, check=True).stdout.strip() == (
+        weightstore.__version__
+    )
