@@ -19,16 +19,11 @@ HOLDERS = frozenset(
 )
 
 
-class TensorData:
-    """The values of one tensor, in memory."""
+class _Described:
+    """What is known of a tensor without its values."""
 
-    __slots__ = ("_source", "buffer")
-
-    def __init__(self, shape: Sequence[int], dtype: Any, buffer: Any) -> None:
-        """buffer: the row-major, little-endian bytes."""
-        self.buffer = buffer
-        self._source: Source = _sources.Produced(_dtypes.stored_name(dtype), tuple(shape), lambda: buffer)
-        self._source.view()
+    __slots__ = ("_source",)
+    _source: Source
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,6 +37,18 @@ class TensorData:
     @property
     def nbytes(self) -> int:
         return self._source.nbytes
+
+
+class TensorData(_Described):
+    """The values of one tensor, in memory."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, shape: Sequence[int], dtype: Any, buffer: Any) -> None:
+        """buffer: the row-major, little-endian bytes."""
+        self.buffer = buffer
+        self._source = _sources.Produced(_dtypes.stored_name(dtype), tuple(shape), lambda: buffer)
+        self._source.view()
 
     @property
     def bytes(self) -> bytes:
@@ -64,14 +71,14 @@ class TensorData:
         return f"<TensorData {self.dtype} {list(self.shape)}>"
 
 
-class TensorSnapshot:
+class TensorSnapshot(_Described):
     """A tensor of a module or a file: its name, type, shape and place are known; its values are read by `to_data()`,
     `numpy()` and `torch()`, each time one of them is called.
 
     A snapshot of a module's tensor shows what the tensor holds when it is read, not when the snapshot was taken.
     """
 
-    __slots__ = ("_layer", "_path", "_source", "containers", "param_id")
+    __slots__ = ("_layer", "_path", "containers", "param_id")
 
     def __init__(
         self,
@@ -120,19 +127,6 @@ class TensorSnapshot:
     @name.setter
     def name(self, path: str) -> None:
         self.full_path = path
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._source.shape
-
-    @property
-    def dtype(self) -> str:
-        """By SafeTensors' name: "F32", "BF16", ..."""
-        return self._source.dtype
-
-    @property
-    def nbytes(self) -> int:
-        return self._source.nbytes
 
     def data_len(self) -> int:
         """The same as nbytes."""

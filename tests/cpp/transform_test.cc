@@ -3,11 +3,10 @@
 #include "weightstore/transform.h"
 
 #include <algorithm>
-#include <cstring>
-#include <random>
 #include <vector>
 
 #include "check.h"
+#include "random_bytes.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
 #include "weightstore/writer.h"
@@ -15,16 +14,6 @@
 using namespace weightstore;
 
 namespace {
-
-std::vector<std::byte> random_bytes(std::size_t size, unsigned seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::byte> bytes(size);
-  for (std::size_t i = 0; i < size; i += 8) {
-    const std::uint64_t word = random();
-    std::memcpy(bytes.data() + i, &word, std::min<std::size_t>(8, size - i));
-  }
-  return bytes;
-}
 
 std::vector<std::byte> all_of(ByteProducer& producer, std::size_t block) {
   std::vector<std::byte> out(producer.size());

@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <cstring>
-#include <random>
 #include <vector>
 
 #include "check.h"
+#include "random_bytes.h"
 #include "transform/transpose_block.h"
 #include "weightstore/error.h"
 #include "weightstore/transform.h"
@@ -13,16 +12,6 @@ using namespace weightstore;
 namespace {
 
 constexpr std::size_t kItems[] = {1, 2, 4, 8, 16};
-
-std::vector<std::byte> random_bytes(std::size_t size, unsigned seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::byte> bytes(size);
-  for (std::size_t i = 0; i < size; i += 8) {
-    const std::uint64_t word = random();
-    std::memcpy(bytes.data() + i, &word, std::min<std::size_t>(8, size - i));
-  }
-  return bytes;
-}
 
 std::vector<std::byte> naive(ConstBytes in, std::size_t item, std::size_t rows, std::size_t columns) {
   std::vector<std::byte> out(in.size());

@@ -2,22 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "formats/burnpack/quant_cbor.h"
+#include "fuzzing.h"
 #include "weightstore/burnpack.h"
 #include "weightstore/error.h"
 
 using namespace weightstore;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void check_tensors(const TensorTable& table, std::uint64_t file_size) {
   std::uint64_t last_end = 0;

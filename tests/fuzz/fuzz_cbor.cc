@@ -2,19 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "codec/cbor.h"
+#include "fuzzing.h"
 #include "weightstore/error.h"
 
 using namespace weightstore;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 // Whether the cursor alone can walk over the input.
 bool skips(ConstBytes bytes) {

@@ -1,13 +1,13 @@
 // JSON: what decodes comes back from its own encoding, and the cursor agrees with the decoder about what is valid.
 
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "codec/json.h"
 #include "codec/utf8.h"
+#include "fuzzing.h"
 #include "weightstore/error.h"
 
 namespace {
@@ -15,10 +15,6 @@ namespace {
 using weightstore::Error;
 using weightstore::JsonCursor;
 using weightstore::Value;
-
-void require(bool fact) {
-  if (!fact) std::abort();
-}
 
 std::optional<Value> decode(std::string_view text) {
   try {

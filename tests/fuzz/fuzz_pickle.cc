@@ -2,27 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "codec/pickle_ops.h"
 #include "codec/pickle_vm.h"
 #include "formats/pytorch/config.h"
 #include "formats/pytorch/globals.h"
+#include "fuzzing.h"
 #include "weightstore/error.h"
 
 using namespace weightstore;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-bool expected(const Error& error) {
-  return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kLimit ||
-         error.code() == ErrorCode::kUnsupported;
-}
 
 // Every node is well-formed, whether the root leads to it or not; none is nested deeper than the limit.
 void check_nodes(const PickleTree& tree) {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
+#include "fuzzing.h"
 #include "weightstore/error.h"
 #include "weightstore/pytorch.h"
 #include "zip_files.h"
@@ -15,15 +15,6 @@
 using namespace weightstore;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-bool expected(const Error& error) {
-  return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kLimit ||
-         error.code() == ErrorCode::kUnsupported;
-}
 
 void check_tensor(const TensorTable& table, std::size_t i) {
   const TensorInfo info = table[i];

@@ -1,23 +1,19 @@
 // SafeTensors: every table that is read tiles the data section, and writing what was read gives the same table again.
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fuzzing.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
 
 namespace {
 
 using namespace weightstore;
-
-void require(bool fact) {
-  if (!fact) std::abort();
-}
 
 std::optional<TensorTable> read(ConstBytes file) {
   try {

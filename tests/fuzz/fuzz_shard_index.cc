@@ -1,22 +1,18 @@
 // A shard index: what passes names plain files only, and survives being written and parsed again.
 
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "codec/json.h"
+#include "fuzzing.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
 
 namespace {
 
 using namespace weightstore;
-
-void require(bool fact) {
-  if (!fact) std::abort();
-}
 
 std::optional<safetensors::ShardIndex> parse(std::string_view json) {
   try {

@@ -2,26 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "codec/zip_directory.h"
+#include "fuzzing.h"
 #include "weightstore/error.h"
 
 using namespace weightstore;
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-bool expected(const Error& error) {
-  return error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kLimit ||
-         error.code() == ErrorCode::kUnsupported;
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto source = memory_source({reinterpret_cast<const std::byte*>(data), size});

@@ -7,15 +7,15 @@ import random
 import struct
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 cbor2 = pytest.importorskip("cbor2")
 
+from support.values import MANY, TEXT, same  # noqa: E402
 from weightstore import StoreError, _core  # noqa: E402
 from weightstore.errors import FormatError  # noqa: E402
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 INTS = st.one_of(
     st.integers(-(2**63), 2**64 - 1),
     st.sampled_from([s * (2**k) + d for k in (0, 4, 5, 8, 16, 32, 62) for d in (-1, 0, 1) for s in (-1, 1)]),
@@ -26,22 +26,6 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.one_of(TEXT, INTS), inner, max_size=5)),
     max_leaves=12,
 )
-MANY = settings(
-    max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
-
-
-def same(a: object, b: object) -> bool:
-    """Equal in value, type and order; zeros by their sign, and NaN is NaN."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, float):
-        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
-    return a == b
 
 
 def head(major: int, n: int, rng: random.Random | None = None) -> bytes:
