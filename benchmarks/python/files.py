@@ -1,4 +1,4 @@
-"""The files that tasks load, made once a run: python -m benchmarks.python.files WHO SOURCE makes one contestant's."""
+"""The files that tasks load, made once a run: python -m benchmarks.python.files SOURCE SUFFIX makes one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from benchmarks.python import cache
 from benchmarks.python.contestants import CONTESTANTS
 from benchmarks.python.sample import tensors_of
 
+_MAKERS = {
+    ".bpk": "weightstore .bpk",
+    ".pt": "torch.save/load",
+    ".tensors": "tensorizer",
+    ".zarr": "tensorstore zarr3",
+}
 
-def make(who_name: str, source: Path) -> Path:
-    """Saves the model in `source` in the contestant's own format beside it."""
-    who = CONTESTANTS[who_name]
-    target = source.with_suffix(who.suffix)
+
+def make(source: Path, suffix: str) -> Path:
+    """Saves the model in `source` beside it, in the format of the suffix."""
+    who = CONTESTANTS[_MAKERS[suffix]]
+    target = source.with_suffix(suffix)
     if not target.exists():
         who.start()
         who.save(who.accept(tensors_of(source, fill=True)), target, durable=False)
@@ -22,4 +29,4 @@ def make(who_name: str, source: Path) -> Path:
 
 
 if __name__ == "__main__":
-    make(sys.argv[1], Path(sys.argv[2]))
+    make(Path(sys.argv[1]), sys.argv[2])

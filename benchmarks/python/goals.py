@@ -86,6 +86,15 @@ class MemoryBelow:
 
 
 @dataclass(frozen=True)
+class MemoryBelowOneTensor:
+    def check(self, who: str, results: Results) -> Verdict:
+        result = results[who]
+        used = result.extra_bytes / 1e6
+        goal = f"at most the largest tensor extra, {result.largest_bytes / 1e6:.1f} MB"
+        return Verdict(goal, f"{used:.1f} MB", result.extra_bytes <= result.largest_bytes)
+
+
+@dataclass(frozen=True)
 class MemoryPerHeaderByte:
     factor: float
 

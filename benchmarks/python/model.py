@@ -1,6 +1,6 @@
-"""The model that is saved and loaded: about 300 f32 and bf16 tensors of random bytes, the same on every run.
+"""The models that are saved and loaded: random bytes, the same on every run.
 
-Its file is written and read here by hand, so that no contestant checks itself.
+Their files are written and read here by hand, so that no contestant checks itself.
 """
 
 from __future__ import annotations
@@ -8,17 +8,27 @@ from __future__ import annotations
 import json
 import math
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 LAYERS = 32
-DTYPE_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+DTYPE_BYTES = {"I64": 8, "F32": 4, "F16": 2, "BF16": 2}
+
+TORCH_DTYPES = {"I64": "int64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 Shapes = dict[str, tuple[str, tuple[int, ...]]]
 
 
-def shapes(total_bytes: int) -> Shapes:
+@dataclass(frozen=True)
+class Model:
+    name: str
+    shapes: Callable[[int], Shapes]  # of the bytes that are asked for, where its size can be chosen
+
+
+def decoder_shapes(total_bytes: int) -> Shapes:
     """A decoder of 32 layers whose width makes it about `total_bytes` large."""
     width = max(24, round(math.sqrt(total_bytes / (24 * LAYERS + 80)) / 24) * 24)
     hidden = width * 8 // 3
@@ -48,6 +58,45 @@ def many_shapes(count: int) -> Shapes:
         name = f"model.layers.{layer}.mlp.experts.{expert}.{parts[number % len(parts)]}.weight"
         found[name] = ("BF16", (4, 4))
     return found
+
+
+def square_shapes() -> Shapes:
+    """20 layers of 2048 x 2048."""
+    return {f"layers.{layer}.weight": ("F32", (2048, 2048)) for layer in range(20)}
+
+
+def resnet18_shapes() -> Shapes:
+    """The names and shapes of torchvision's ResNet-18: many small tensors, and buffers that are no parameters."""
+    found: Shapes = {}
+
+    def convolution(name: str, norm: str, channels_in: int, channels: int, kernel: int) -> None:
+        found[f"{name}.weight"] = ("F32", (channels, channels_in, kernel, kernel))
+        for part in ("weight", "bias", "running_mean", "running_var"):
+            found[f"{norm}.{part}"] = ("F32", (channels,))
+        found[f"{norm}.num_batches_tracked"] = ("I64", ())
+
+    convolution("conv1", "bn1", 3, 64, 7)
+    before = 64
+    for layer, channels in enumerate((64, 128, 256, 512), 1):
+        for block in range(2):
+            prefix = f"layer{layer}.{block}"
+            convolution(f"{prefix}.conv1", f"{prefix}.bn1", before, channels, 3)
+            convolution(f"{prefix}.conv2", f"{prefix}.bn2", channels, channels, 3)
+            if before != channels:
+                convolution(f"{prefix}.downsample.0", f"{prefix}.downsample.1", before, channels, 1)
+            before = channels
+    found["fc.weight"] = ("F32", (1000, 512))
+    found["fc.bias"] = ("F32", (1000,))
+    return found
+
+
+DECODER = Model("model", decoder_shapes)
+SQUARES = Model("squares", lambda _: square_shapes())
+RESNET18 = Model("resnet18", lambda _: resnet18_shapes())
+
+
+def many(count: int) -> Model:
+    return Model(f"many-{count}", lambda _: many_shapes(count))
 
 
 def nbytes(dtype: str, shape: tuple[int, ...]) -> int:

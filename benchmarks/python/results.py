@@ -14,6 +14,7 @@ class Result:
     who: str
     payload_bytes: int = 0
     header_bytes: int = 0
+    largest_bytes: int = 0  # of one tensor
     samples: list[float] = field(default_factory=list)
     extra_bytes: int = 0
 

@@ -17,7 +17,8 @@ if __package__ in (None, ""):  # run as a file
 from benchmarks.python import table
 from benchmarks.python.results import Results
 from benchmarks.python.runner import Runner
-from benchmarks.python.tasks import TASKS, Task
+from benchmarks.python.task import Task
+from benchmarks.python.tasks import TASKS
 
 _PACKAGES = (
     "weightstore",

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.python import limits, model
 from benchmarks.python.contestants import CONTESTANTS
 from benchmarks.python.results import Result, Results
-from benchmarks.python.tasks import Operation, Task
+from benchmarks.python.task import Operation, Task
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE_TIMEOUT = 600
@@ -77,7 +77,7 @@ class Runner:
         for who in task.contestants:
             try:
                 if task.operation not in _SAVES and CONTESTANTS[who].suffix != source.suffix:
-                    _run("benchmarks.python.files", who, str(source))
+                    _run("benchmarks.python.files", str(source), CONTESTANTS[who].suffix)
             except SampleFailed as error:
                 results.skipped[who] = str(error)
         for number in range(self.repeats):
@@ -99,18 +99,15 @@ class Runner:
         if who not in results:
             file = source.with_suffix(CONTESTANTS[who].suffix)
             header = model.header_bytes(file) if file.suffix in (".safetensors", ".bpk") and file.exists() else 0
-            results[who] = Result(who, sample["payload_bytes"], header)
+            results[who] = Result(who, sample["payload_bytes"], header, sample["largest_bytes"])
         result = results[who]
         result.samples.append(sample["seconds"])
         result.extra_bytes = max(result.extra_bytes, sample["extra_bytes"])
 
     def _source(self, task: Task) -> Path:
-        name = f"many-{task.tensors}" if task.tensors else "model"
-        path = self.directory / f"{name}.safetensors"
+        path = self.directory / f"{task.model.name}.safetensors"
         if not path.exists():
             self.log(f"making {path.name}")
-            model.write(
-                path, model.many_shapes(task.tensors) if task.tensors else model.shapes(int(self.gigabytes * 1e9))
-            )
+            model.write(path, task.model.shapes(int(self.gigabytes * 1e9)))
             os.sync()
         return path

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 from benchmarks.python import cache, model
 from benchmarks.python.contestants import CONTESTANTS
-from benchmarks.python.contestants.base import Contestant, address, as_bytes
+from benchmarks.python.contestants.base import Lists, Loads, LoadsInto, ReadsOne, Saves, Transforms, address, as_bytes
 from benchmarks.python.contestants.limit import Limit, Memcpy
 from benchmarks.python.limits import Limits, extents
 from benchmarks.python.memory import PeakMemory
-from benchmarks.python.tasks import TASKS, Operation
-
-_TORCH_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+from benchmarks.python.task import Operation
+from benchmarks.python.tasks import TASKS
 
 
 def measure(work: Callable[[], Any]) -> tuple[Any, float, int]:
@@ -48,7 +47,7 @@ def tensors_of(path: Path, *, fill: bool) -> dict[str, Any]:
     with path.open("rb", buffering=0) as file:
         file.seek(model.header_bytes(path))
         for name, (dtype, shape, _) in model.mapped(path).items():
-            tensor = torch.empty(shape, dtype=getattr(torch, _TORCH_DTYPES[dtype]))
+            tensor = torch.empty(shape, dtype=getattr(torch, model.TORCH_DTYPES[dtype]))
             view = as_bytes(tensor)
             if fill:
                 file.readinto(memoryview(view))
@@ -71,7 +70,7 @@ def model_bytes(path: Path) -> dict[str, np.ndarray]:
     return {name: data for name, (_, _, data) in model.mapped(path).items()}
 
 
-def save(who: Contestant, source: Path, scratch: Path, limits: Limits, *, durable: bool) -> tuple[float, int]:
+def save(who: Saves, source: Path, scratch: Path, limits: Limits, *, durable: bool) -> tuple[float, int]:
     tensors = tensors_of(source, fill=True)
     accepted = who.accept(tensors)
     target = scratch / f"saved{who.suffix}"
@@ -87,11 +86,11 @@ def save(who: Contestant, source: Path, scratch: Path, limits: Limits, *, durabl
     return seconds, extra
 
 
-def load(who: Contestant, source: Path, file: Path, limits: Limits, *, cold: bool) -> tuple[float, int]:
-    names = list(model.mapped(source))
+def load(who: Loads, source: Path, file: Path, limits: Limits, *, cold: bool) -> tuple[float, int]:
+    expected = who.expect({name: (dtype, shape) for name, (dtype, shape, _) in model.mapped(source).items()})
 
     def work() -> Any:
-        result = who.load(file, names)
+        result = who.load(file, expected)
         limits.touch(extents(address(buffer) for buffer in result.values()))
         return result
 
@@ -101,17 +100,17 @@ def load(who: Contestant, source: Path, file: Path, limits: Limits, *, cold: boo
     return seconds, extra
 
 
-def load_into(who: Contestant, source: Path, file: Path) -> tuple[float, int]:
+def load_into(who: LoadsInto, source: Path, file: Path) -> tuple[float, int]:
     tensors = tensors_of(source, fill=False)
     accepted = who.accept(tensors)
     cache.warm(file)
     _, seconds, extra = measure(lambda: who.load_into(file, accepted))
     if not isinstance(who, Memcpy):
-        require_equal(tensors, model_bytes(source))
+        require_equal(who.filled(accepted, tensors), model_bytes(source))
     return seconds, extra
 
 
-def list_names(who: Contestant, source: Path, file: Path) -> tuple[float, int]:
+def list_names(who: Lists, source: Path, file: Path) -> tuple[float, int]:
     cache.warm(file)
     names, seconds, extra = measure(lambda: who.list_names(file))
     if sorted(names) != sorted(model.mapped(source)):
@@ -119,7 +118,7 @@ def list_names(who: Contestant, source: Path, file: Path) -> tuple[float, int]:
     return seconds, extra
 
 
-def read_one(who: Contestant, source: Path, file: Path) -> tuple[float, int]:
+def read_one(who: ReadsOne, source: Path, file: Path) -> tuple[float, int]:
     contents = model_bytes(source)
     name = list(contents)[len(contents) // 2]
     cache.warm(file)
@@ -134,7 +133,7 @@ def matrix_for(source: Path) -> np.ndarray:
     return np.random.Generator(np.random.PCG64(20)).random((side, side), np.float32)
 
 
-def transform(who: Contestant, source: Path, operation: Operation) -> tuple[float, int, int]:
+def transform(who: Transforms, source: Path, operation: Operation) -> tuple[float, int, int]:
     """Also the traffic: bytes read or written, on average."""
     import torch
 
@@ -146,7 +145,7 @@ def transform(who: Contestant, source: Path, operation: Operation) -> tuple[floa
     else:
         dtype = "F16" if operation == Operation.CAST_F16 else "BF16"
         result, seconds, extra = measure(lambda: who.cast(accepted, dtype))
-        expected = as_bytes(torch.from_numpy(matrix).to(getattr(torch, _TORCH_DTYPES[dtype])))
+        expected = as_bytes(torch.from_numpy(matrix).to(getattr(torch, model.TORCH_DTYPES[dtype])))
     if not isinstance(who, Memcpy) and not np.array_equal(as_bytes(result), expected):
         raise AssertionError("the result differs from torch's")
     return seconds, extra, (matrix.nbytes + expected.nbytes) // 2
@@ -176,7 +175,8 @@ def main(task_name: str, who_name: str, source: Path, scratch: Path, library: Pa
             seconds, extra = load_into(who, source, file)
         case Operation.TRANSPOSE | Operation.CAST_F16 | Operation.CAST_BF16:
             seconds, extra, payload = transform(who, source, task.operation)
-    return {"seconds": seconds, "extra_bytes": extra, "payload_bytes": payload}
+    largest = max(data.nbytes for _, _, data in model.mapped(source).values())
+    return {"seconds": seconds, "extra_bytes": extra, "payload_bytes": payload, "largest_bytes": largest}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.python.contestants import Kind
 from benchmarks.python.results import Result, Results
-from benchmarks.python.tasks import Task
+from benchmarks.python.task import Task
 
 _SMALL = 64 << 20  # below this, GB/s says nothing
 

@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass, field, replace
-
 from benchmarks.python.goals import (
     Either,
     FasterThan,
     FasterThanBestPeer,
-    Goal,
     MemoryBelow,
     MemoryPerHeaderByte,
     ShareOfLimit,
 )
-
-
-class Operation(enum.Enum):
-    LIST = "list"
-    READ_ONE = "read_one"
-    SAVE = "save"
-    SAVE_DURABLE = "save_durable"
-    LOAD = "load"
-    LOAD_COLD = "load_cold"
-    LOAD_INTO = "load_into"
-    TRANSPOSE = "transpose"
-    CAST_F16 = "cast_f16"
-    CAST_BF16 = "cast_bf16"
-
-
-@dataclass(frozen=True)
-class Task:
-    name: str
-    title: str
-    operation: Operation
-    contestants: tuple[str, ...]
-    goals: dict[str, tuple[Goal, ...]] = field(default_factory=dict)  # by contestant
-    tensors: int | None = None  # a file of so many small tensors in place of the model
-
-    def restricted(self, names: list[str] | None) -> Task:
-        """With the contestants whose name contains one of `names`."""
-        if not names:
-            return self
-        chosen = tuple(who for who in self.contestants if any(name in who for name in names))
-        return replace(self, contestants=chosen)
-
+from benchmarks.python.model import many
+from benchmarks.python.store_tasks import STORE_TASKS
+from benchmarks.python.task import Operation, Task
 
 _COPYING_PEERS = (
     "safetensors.torch pread",
@@ -80,7 +48,7 @@ TASKS = (
             "weightstore": (FasterThan("safetensors.torch", 5), MemoryPerHeaderByte(8)),
             "weightstore .bpk": (FasterThan("weightstore", 1 / 1.5), MemoryPerHeaderByte(8)),
         },
-        tensors=100_000,
+        model=many(100_000),
     ),
     Task(
         "one",
@@ -88,7 +56,7 @@ TASKS = (
         Operation.READ_ONE,
         ("weightstore", "weightstore .bpk", "safetensors.torch"),
         {"weightstore": (FasterThan("safetensors.torch", 5),)},
-        tensors=50_000,
+        model=many(50_000),
     ),
     Task(
         "save",
@@ -205,4 +173,5 @@ TASKS = (
         ("weightstore", "torch", *_MEMCPY),
         _CAST_GOALS,
     ),
+    *STORE_TASKS,
 )

@@ -1,4 +1,4 @@
-"""Who takes part. A contestant implements the operations it has; a task names the contestants it compares."""
+"""Who takes part. A contestant has the operations it can do; a task names the contestants it compares."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from benchmarks.python.contestants import (
     ours,
     peer_arrays,
     peer_fastsafetensors,
+    peer_modules,
     peer_runai,
     peer_safetensors,
     peer_tensorizer,
     peer_tensorstore,
     peer_torch,
+    stores,
 )
 from benchmarks.python.contestants.base import Contestant, Kind
 
 _MODULES = (
     ours,
+    stores,
     peer_safetensors,
     peer_torch,
+    peer_modules,
     peer_arrays,
     peer_fastsafetensors,
     peer_runai,

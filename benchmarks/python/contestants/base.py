@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import abc
 import enum
 import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from benchmarks.python import cache
+from benchmarks.python import cache, model
+from benchmarks.python.model import Shapes
 
 if TYPE_CHECKING:
     import torch
@@ -22,14 +24,12 @@ class Kind(enum.Enum):
 
 
 class Contestant:
-    """The timed methods do nothing but the operation; imports, conversions and checks belong to the untimed ones."""
+    """Who takes part. These methods are outside the timed part: imports, conversions and checks belong into them."""
 
     name: str
     kind = Kind.PEER
     suffix = ".safetensors"  # of the files that it writes and reads
     modules: tuple[str, ...] = ()  # needed; imported before anything is timed
-
-    # Untimed.
 
     def start(self) -> None:
         for module in self.modules:
@@ -43,45 +43,71 @@ class Contestant:
         """The matrix in the form that transpose() and cast() take."""
         return matrix
 
+    def expect(self, wanted: Shapes) -> Any:
+        """What the file holds, in the form that load() takes."""
+        return list(wanted)
+
     def saved(self, path: Path, names: list[str]) -> dict[str, Any]:
         """What save() wrote, for comparison."""
-        from benchmarks.python import model
-
         return {name: data for name, (_, _, data) in model.mapped(path).items()}
 
     def loaded(self, result: Any, path: Path) -> dict[str, Any]:
         """What load() returned, tensor by tensor."""
         return result
 
-    # Timed.
+    def filled(self, accepted: Any, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+        """What load_into() has filled, tensor by tensor; `tensors` is what accept() got."""
+        return tensors
+
+
+# What a contestant can do: it derives from these. They are timed, and do nothing but the operation.
+
+
+class Saves(Contestant, abc.ABC):
+    @abc.abstractmethod
+    def save(self, tensors: Any, path: Path, *, durable: bool) -> None: ...
+
+
+class Writes(Saves):
+    """Saves by a write() that knows nothing of durability."""
+
+    @abc.abstractmethod
+    def write(self, tensors: Any, path: Path) -> None: ...
 
     def save(self, tensors: Any, path: Path, *, durable: bool) -> None:
         self.write(tensors, path)
         if durable:
             cache.sync_tree(path)
 
-    def write(self, tensors: Any, path: Path) -> None:
-        raise NotImplementedError
 
-    def load(self, path: Path, names: list[str]) -> Any:
-        raise NotImplementedError
+class Loads(Contestant, abc.ABC):
+    @abc.abstractmethod
+    def load(self, path: Path, expected: Any) -> Any: ...
 
-    def load_into(self, path: Path, tensors: Any) -> None:
-        raise NotImplementedError
 
+class LoadsInto(Contestant, abc.ABC):
+    @abc.abstractmethod
+    def load_into(self, path: Path, tensors: Any) -> None: ...
+
+
+class Lists(Contestant, abc.ABC):
+    @abc.abstractmethod
+    def list_names(self, path: Path) -> list[str]: ...
+
+
+class ReadsOne(Contestant, abc.ABC):
+    @abc.abstractmethod
+    def read_one(self, path: Path, name: str) -> Any: ...
+
+
+class Transforms(Contestant, abc.ABC):
+    @abc.abstractmethod
     def transpose(self, matrix: Any) -> Any:
         """The transpose, row-major, in new memory."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def cast(self, matrix: Any, dtype: str) -> Any:
         """The F32 matrix as another type, in new memory."""
-        raise NotImplementedError
-
-    def list_names(self, path: Path) -> list[str]:
-        raise NotImplementedError
-
-    def read_one(self, path: Path, name: str) -> Any:
-        raise NotImplementedError
 
 
 def address(buffer: Any) -> tuple[int, int]:

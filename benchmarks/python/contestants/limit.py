@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from benchmarks.python import model
-from benchmarks.python.contestants.base import Contestant, Kind, address
+from benchmarks.python.contestants.base import Contestant, Kind, Loads, LoadsInto, Saves, Transforms, address
 from benchmarks.python.limits import MIB, Extent, Limits, extents
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Limit(Contestant):
         return extents(address(tensor) for tensor in tensors.values())
 
 
-class Save(Limit):
+class Save(Limit, Saves):
     suffix = ".raw"
 
     def __init__(self, name: str, run: Callable[[Limits, Memory, Path], None]) -> None:
@@ -43,12 +43,12 @@ class Save(Limit):
         self.run(self.limits, tensors, path)
 
 
-class Load(Limit):
+class Load(Limit, Loads):
     def __init__(self, name: str, run: Callable[[Limits, Path], tuple[int, int]]) -> None:
         self.name = f"limit: {name}"
         self.run = run
 
-    def load(self, path: Path, names: list[str]) -> dict[str, np.ndarray]:
+    def load(self, path: Path, expected: list[str]) -> dict[str, np.ndarray]:
         at, size = self.run(self.limits, path)
         return {"": np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(at))}
 
@@ -61,7 +61,7 @@ class Load(Limit):
         return found
 
 
-class LoadInto(Limit):
+class LoadInto(Limit, LoadsInto):
     def __init__(self, threads: int) -> None:
         self.name = f"limit: pread 4M {threads}T into ready memory"
         self.threads = threads
@@ -70,7 +70,7 @@ class LoadInto(Limit):
         self.limits.read_ready(path, model.header_bytes(path), tensors, self.threads)
 
 
-class Memcpy(Limit):
+class Memcpy(Limit, LoadsInto, Transforms):
     """Into ready memory: what any copy on this machine is bounded by."""
 
     kind = Kind.MACHINE

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from benchmarks.python.contestants.base import Contestant, Kind
+from benchmarks.python.contestants.base import Kind, Lists, Loads, LoadsInto, ReadsOne, Saves, Transforms
 
 if TYPE_CHECKING:
     import torch
 
 
-class Ours(Contestant):
+class Ours(Saves, Loads, LoadsInto, Lists, ReadsOne, Transforms):
     kind = Kind.OURS
     modules = ("weightstore", "weightstore.torch")
 
@@ -31,7 +31,7 @@ class Ours(Contestant):
 
         weightstore.torch.save_file(tensors, path, durable=durable)
 
-    def load(self, path: Path, names: list[str]) -> dict[str, torch.Tensor]:
+    def load(self, path: Path, expected: list[str]) -> dict[str, torch.Tensor]:
         import weightstore.torch
 
         return weightstore.torch.load_file(path, backend=self.backend)
@@ -77,5 +77,7 @@ CONTESTANTS = [
     Ours("weightstore copying", backend="pread"),
     Ours("weightstore .bpk", suffix=".bpk"),
     Ours("weightstore .bpk copying", suffix=".bpk", backend="pread"),
+    Ours("weightstore .pt", suffix=".pt"),
+    Ours("weightstore .pt copying", suffix=".pt", backend="pread"),
     OursTransposed("weightstore, transposed tensors"),
 ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from benchmarks.python.contestants.base import Contestant
+from benchmarks.python.contestants.base import Transforms
 
 if TYPE_CHECKING:
     import torch
 
 
-class Numpy(Contestant):
+class Numpy(Transforms):
     name = "numpy"
 
     def transpose(self, matrix: np.ndarray) -> np.ndarray:
@@ -21,7 +21,7 @@ class Numpy(Contestant):
         return matrix.astype({"F16": np.float16}[dtype])
 
 
-class Torch(Contestant):
+class Torch(Transforms):
     name = "torch"
     modules = ("torch",)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.python import model
-from benchmarks.python.contestants.base import Contestant
+from benchmarks.python.contestants.base import Loads, LoadsInto, Writes
 
 if TYPE_CHECKING:
     import torch
 
 
-class Fastsafetensors(Contestant):
+class Fastsafetensors(Writes, Loads, LoadsInto):
     name = "fastsafetensors"
     modules = ("fastsafetensors", "fastsafetensors.saver")
 
@@ -25,7 +25,7 @@ class Fastsafetensors(Contestant):
         path.mkdir()
         ParallelSaver(num_shards=2).save(tensors, str(path / "model"))
 
-    def load(self, path: Path, names: list[str]) -> dict[str, torch.Tensor]:
+    def load(self, path: Path, expected: list[str]) -> dict[str, torch.Tensor]:
         from fastsafetensors import fastsafe_open
 
         with fastsafe_open(str(path), framework="pt", device="cpu", nogds=True) as file:

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.python.contestants.base import Contestant
+from benchmarks.python.contestants.base import Loads, LoadsInto
 
 if TYPE_CHECKING:
     import torch
 
 
-class RunaiStreamer(Contestant):
+class RunaiStreamer(Loads, LoadsInto):
     modules = ("runai_model_streamer",)
 
     def __init__(self, threads: int) -> None:
@@ -24,7 +24,7 @@ class RunaiStreamer(Contestant):
         os.environ["RUNAI_STREAMER_LOG_LEVEL"] = "ERROR"
         super().start()
 
-    def load(self, path: Path, names: list[str]) -> dict[str, torch.Tensor]:
+    def load(self, path: Path, expected: list[str]) -> dict[str, torch.Tensor]:
         from runai_model_streamer import SafetensorsStreamer
 
         with SafetensorsStreamer() as streamer:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.python.contestants.base import Contestant, as_arrays
+from benchmarks.python.contestants.base import Lists, Loads, LoadsInto, ReadsOne, Writes, as_arrays
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
 
-class SafetensorsTorch(Contestant):
+class SafetensorsTorch(Writes, Loads, LoadsInto, Lists, ReadsOne):
     modules = ("safetensors.torch",)
 
     def __init__(self, name: str, backend: str) -> None:
@@ -24,7 +24,7 @@ class SafetensorsTorch(Contestant):
 
         safetensors.torch.save_file(tensors, path)
 
-    def load(self, path: Path, names: list[str]) -> dict[str, torch.Tensor]:
+    def load(self, path: Path, expected: list[str]) -> dict[str, torch.Tensor]:
         import safetensors.torch
 
         return safetensors.torch.load_file(path, backend=self.backend)
@@ -48,7 +48,7 @@ class SafetensorsTorch(Contestant):
             return file.get_tensor(name)
 
 
-class SafetensorsNumpy(Contestant):
+class SafetensorsNumpy(Writes, Loads):
     name = "safetensors.numpy"
     modules = ("safetensors.numpy", "ml_dtypes")
 
@@ -60,7 +60,7 @@ class SafetensorsNumpy(Contestant):
 
         safetensors.numpy.save_file(tensors, path)
 
-    def load(self, path: Path, names: list[str]) -> dict[str, np.ndarray]:
+    def load(self, path: Path, expected: list[str]) -> dict[str, np.ndarray]:
         import safetensors.numpy
 
         return safetensors.numpy.load_file(path)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.python.contestants.base import Contestant
+from benchmarks.python.contestants.base import Loads, Writes
 
 if TYPE_CHECKING:
     import torch
 
 
-class Tensorizer(Contestant):
+class Tensorizer(Writes, Loads):
     suffix = ".tensors"
     modules = ("tensorizer",)
 
@@ -29,7 +29,7 @@ class Tensorizer(Contestant):
         serializer.write_state_dict(tensors)
         serializer.close()
 
-    def load(self, path: Path, names: list[str]) -> dict[str, torch.Tensor]:
+    def load(self, path: Path, expected: list[str]) -> dict[str, torch.Tensor]:
         from tensorizer import TensorDeserializer
 
         with TensorDeserializer(str(path), device="cpu", num_readers=self.readers) as file:

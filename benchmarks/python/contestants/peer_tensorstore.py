@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.python.contestants.base import Contestant, as_arrays
+from benchmarks.python.contestants.base import Loads, Writes, as_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,7 @@ def _spec(path: Path, name: str) -> dict[str, Any]:
     return {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{path / name}/", "file_io_sync": False}}
 
 
-class Tensorstore(Contestant):
+class Tensorstore(Writes, Loads):
     name = "tensorstore zarr3"
     suffix = ".zarr"
     modules = ("tensorstore", "ml_dtypes")
@@ -39,10 +39,10 @@ class Tensorstore(Contestant):
         ]:
             written.result()
 
-    def load(self, path: Path, names: list[str]) -> dict[str, np.ndarray]:
+    def load(self, path: Path, expected: list[str]) -> dict[str, np.ndarray]:
         import tensorstore
 
-        opening = {name: tensorstore.open(_spec(path, name), open=True) for name in names}
+        opening = {name: tensorstore.open(_spec(path, name), open=True) for name in expected}
         reading = {name: store.result().read() for name, store in opening.items()}
         return {name: data.result() for name, data in reading.items()}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.python.contestants.base import Contestant
+from benchmarks.python.contestants.base import Lists, Loads, LoadsInto, Writes
 
 if TYPE_CHECKING:
     import torch
 
 
-class TorchPickle(Contestant):
+class TorchPickle(Writes, Loads, LoadsInto, Lists):
     suffix = ".pt"
     modules = ("torch",)
 
@@ -27,10 +27,13 @@ class TorchPickle(Contestant):
 
         torch.save(tensors, path)
 
-    def load(self, path: Path, names: list[str]) -> dict[str, torch.Tensor]:
+    def load(self, path: Path, expected: list[str]) -> dict[str, torch.Tensor]:
         import torch
 
         return torch.load(path, weights_only=True, mmap=self.map_file)
+
+    def list_names(self, path: Path) -> list[str]:
+        return list(self.load(path, []))
 
     def load_into(self, path: Path, tensors: dict[str, torch.Tensor]) -> None:
         for name, loaded in self.load(path, list(tensors)).items():
