@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "formats/pytorch/gather_source.h"
 #include "io/parallel.h"
@@ -13,6 +16,40 @@ namespace weightstore {
 namespace {
 
 constexpr std::uint64_t kBlock = 1u << 20;  // what is read at a time without a mapping
+
+// What has a checksum of its own.
+struct Part {
+  std::size_t number;
+  std::uint64_t nbytes;
+  std::string_view name;
+};
+
+// Calls check() with the number of every part, on several threads, and `progress` on the calling one.
+void verify_parts(const std::vector<Part>& parts, unsigned threads, const Progress& progress,
+                  const std::function<void(std::size_t)>& check) {
+  std::uint64_t total = 0;
+  for (const Part& part : parts) total += part.nbytes;
+  std::atomic<std::size_t> next = 0;
+  std::atomic<std::uint64_t> done = 0;
+  const auto report = [&] {
+    if (!progress) return;
+    const std::size_t current = std::min(next.load(), parts.size());
+    const std::string_view name = current == 0 ? std::string_view() : parts[current - 1].name;
+    if (!progress(done.load(), total, name)) throw Error(ErrorCode::kCancelled, "verification was cancelled");
+  };
+  io::run_parallel(
+      threads == 0 ? io::default_threads() : threads,
+      [&](unsigned, const io::StopFlag& stop) {
+        while (!stop.is_set()) {
+          const std::size_t k = next.fetch_add(1);
+          if (k >= parts.size()) return;
+          check(parts[k].number);
+          done += parts[k].nbytes;
+        }
+      },
+      report);
+  report();
+}
 
 }  // namespace
 
@@ -69,63 +106,38 @@ void Reader::check(std::size_t tensor, ConstBytes bytes) const try {
 std::size_t Reader::verify_storages(const Progress& progress) const {
   const ByteSource& file = *state_->table.sources()[0];
   const StorageChecks fresh(file, state_->options.limits);
-  std::uint64_t total = 0;
-  for (std::size_t i = 0; i < fresh.size(); ++i) total += fresh[i].end - fresh[i].begin;
-  std::uint64_t done = 0;
-  std::size_t count = 0;
+  std::vector<Part> parts;
   for (std::size_t i = 0; i < fresh.size(); ++i) {
+    const pytorch::StorageChecksum& storage = fresh[i];
+    if (storage.crc && storage.end > storage.begin) parts.push_back({i, storage.end - storage.begin, storage.name});
+  }
+  verify_parts(parts, state_->options.threads, progress, [&](std::size_t i) {
     try {
       fresh.check(file, i);
-      if (state_->storages) state_->storages->check(file, i);
+      if (state_->storages) state_->storages->confirm(i, fresh[i]);
     } catch (Error& error) {
       throw error.in_file(file.name()).of_format(state_->format);
     }
-    if (fresh[i].crc && fresh[i].end > fresh[i].begin) ++count;
-    done += fresh[i].end - fresh[i].begin;
-    if (progress && !progress(done, total, fresh[i].name)) {
-      throw Error(ErrorCode::kCancelled, "verification was cancelled");
-    }
-  }
-  return count;
+  });
+  return parts.size();
 }
 
 std::size_t Reader::verify_all(const Progress& progress) const {
   if (state_->format == Format::kPytorch) return verify_storages(progress);
   const ChecksumTable fresh = state_->make_checksums();
-  std::vector<std::size_t> tensors;
-  std::uint64_t total = 0;
+  std::vector<Part> parts;
   for (std::size_t i = 0; i < state_->table.size(); ++i) {
-    if (!fresh.expected(i)) continue;
-    tensors.push_back(i);
-    total += state_->table.nbytes(i);
+    if (fresh.expected(i)) parts.push_back({i, state_->table.nbytes(i), state_->table.name(i)});
   }
-  std::atomic<std::size_t> next = 0;
-  std::atomic<std::uint64_t> done = 0;
-  const auto report = [&] {
-    if (!progress) return;
-    const std::size_t current = std::min(next.load(), tensors.size());
-    const std::string_view name = current == 0 ? std::string_view() : state_->table.name(tensors[current - 1]);
-    if (!progress(done.load(), total, name)) throw Error(ErrorCode::kCancelled, "verification was cancelled");
-  };
-  const unsigned threads = state_->options.threads == 0 ? io::default_threads() : state_->options.threads;
-  io::run_parallel(
-      threads,
-      [&](unsigned, const io::StopFlag& stop) {
-        while (!stop.is_set()) {
-          const std::size_t k = next.fetch_add(1);
-          if (k >= tensors.size()) return;
-          try {
-            fresh.check(tensors[k], state_->compute_crc(tensors[k]));
-            if (state_->checksums) state_->checksums->check(tensors[k], *fresh.expected(tensors[k]));
-          } catch (Error& error) {
-            state_->rethrow(error, tensors[k]);
-          }
-          done += state_->table.nbytes(tensors[k]);
-        }
-      },
-      report);
-  report();
-  return tensors.size();
+  verify_parts(parts, state_->options.threads, progress, [&](std::size_t i) {
+    try {
+      fresh.check(i, state_->compute_crc(i));
+      if (state_->checksums) state_->checksums->check(i, *fresh.expected(i));
+    } catch (Error& error) {
+      state_->rethrow(error, i);
+    }
+  });
+  return parts.size();
 }
 
 }  // namespace weightstore

@@ -42,6 +42,14 @@ void StorageChecks::check(const ByteSource& file, std::size_t i) const {
   checked_[i].store(true, std::memory_order_relaxed);
 }
 
+void StorageChecks::confirm(std::size_t i, const pytorch::StorageChecksum& found) const {
+  if (i >= storages_.size() || storages_[i].begin != found.begin || storages_[i].crc != found.crc) {
+    throw Error(ErrorCode::kCorrupt, "storage '" + printable(found.name) + "' is another than when the file was opened")
+        .at_offset(found.begin);
+  }
+  checked_[i].store(true, std::memory_order_relaxed);
+}
+
 void StorageChecks::require_all() const {
   const auto missing = std::find_if(storages_.begin(), storages_.end(), [](const auto& s) { return !s.crc; });
   const bool any =

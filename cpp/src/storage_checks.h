@@ -25,6 +25,8 @@ class StorageChecks {
   void check_at(const ByteSource& file, std::uint64_t position) const;
   // The same by number.
   void check(const ByteSource& file, std::size_t i) const;
+  // The storage was just found to have the checksum of `found`: that is the one it has to have, or Error(kCorrupt).
+  void confirm(std::size_t i, const pytorch::StorageChecksum& found) const;
 
   // Throws Error(kUnsupported) when there are no checksums, or not for every storage.
   void require_all() const;

@@ -54,6 +54,12 @@ TEST(streams_that_are_none) {
   CHECK(refusal("05c0810800000000", 1) == ErrorCode::kCorrupt);  // a code that claims too much
 }
 
+// As zlib has it: a code of one symbol takes one bit.
+TEST(codes_of_one_symbol) {
+  CHECK_EQ(inflated("05c0810800000000207feb03", 0), "");
+  CHECK(refusal("0580810800000080fcad0f", 0) == ErrorCode::kCorrupt);
+}
+
 TEST(a_size_that_no_stream_gives_is_refused_before_it_is_allocated) {
   const Error error = CHECK_THROWS(Error, inflated("4b040000", std::size_t{1} << 50));
   CHECK(error.code() == ErrorCode::kCorrupt);

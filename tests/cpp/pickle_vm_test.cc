@@ -156,6 +156,7 @@ TEST(keys_are_checked) {
   CHECK(refusal("\x80\2}(K\1NK\1Nu."s) == ErrorCode::kCorrupt);
   CHECK(refusal("\x80\2}(K\1N\x88Nu."s) == ErrorCode::kCorrupt);
   CHECK(refusal("\x80\2}(K\1NG\x3f\xf0\0\0\0\0\0\0Nu."s) == ErrorCode::kCorrupt);
+  CHECK(refusal("\x80\2}(NNNNu."s) == ErrorCode::kCorrupt);
   CHECK(refusal("\x80\2}]Ns."s) == ErrorCode::kCorrupt);
   CHECK_EQ(parsed("\x80\2}(K\1NU\0011NNN)Nu."s), "{1,None,'1',None,None,None,(),None}");
 }

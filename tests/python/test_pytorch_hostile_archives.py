@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
+import zlib
 
 import pytest
 
@@ -103,6 +104,37 @@ def test_a_zip_bomb_is_refused_before_it_grows():
     large = struct.pack("<I", 200 << 20)
     refused(patched(data, (first + 24, large), (22, large)), "cannot hold")
     refused(data)
+
+
+def deflated(**records: bytes) -> bytes:
+    """Records that are said to hold what they inflate to, by name; what they hold in the file is given."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as file:
+        for name, content in records.items():
+            file.writestr("archive/" + name.replace("_", "."), content)
+    data = stream.getvalue()
+    for at, name in zip(entries(data), records, strict=True):
+        inflated = zlib.decompressobj(-15).decompress(records[name])
+        local = struct.unpack_from("<I", data, at + 42)[0]
+        facts = struct.pack("<I", zlib.crc32(inflated)), struct.pack("<I", len(inflated))
+        changes = [(at + 10, b"\x08"), (at + 16, facts[0]), (at + 24, facts[1])]
+        changes += [(local + 8, b"\x08"), (local + 14, facts[0]), (local + 22, facts[1])]
+        data = patched(data, *changes)
+    return data
+
+
+def raw_deflate(content: bytes) -> bytes:
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return compressor.compress(content) + compressor.flush()
+
+
+def test_compressed_records_neither_grow_nor_shrink_beyond_measure():
+    version, pickle = raw_deflate(b"3\n"), raw_deflate(b"\x80\x02}.")
+    assert len(weightstore.open(deflated(data_pkl=pickle, version=version))) == 0
+    empty_blocks = bytes.fromhex("000000ffff") * 10_000
+    refused(deflated(data_pkl=pickle, version=empty_blocks + version), "far larger")
+    bomb = raw_deflate(b"\x80\x02X" + struct.pack("<I", 1 << 20) + bytes(1 << 20) + b".")
+    refused(deflated(data_pkl=bomb, version=version), "grows", LimitError)
 
 
 def test_a_tensor_over_four_gibibytes_in_a_sparse_file(tmp_path):

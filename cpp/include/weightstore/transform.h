@@ -38,7 +38,7 @@ std::shared_ptr<ByteProducer> cast_bytes(std::shared_ptr<ByteProducer> bytes, DT
 
 // The transpose of the matrix in `bytes`. Taken from where they are when they are resident; else all of them are read
 // into memory when the first byte is asked for, because that needs the last row. Beside that, a band of columns is in
-// memory at a time, 32 MiB at most.
+// memory at a time: 32 MiB at most, or one column where that is longer.
 std::shared_ptr<ByteProducer> transposed_bytes(std::shared_ptr<ByteProducer> bytes, std::size_t item_bytes,
                                                std::uint64_t rows, std::uint64_t columns);
 

@@ -37,18 +37,19 @@ struct Code {
   std::array<std::uint16_t, kMaxBits + 1> counts{};
   std::array<std::uint16_t, kMaxLiterals + 2> symbols{};
 
-  // False when the lengths claim more codes than there are. Fewer are allowed for `single` codes only.
-  bool build(std::span<const std::uint8_t> lengths) {
+  // False when the lengths claim more codes than there are, or fewer. Where `sparse`, one symbol of one bit is right as
+  // well, which leaves the bit's other value unused, and so is none at all.
+  bool build(std::span<const std::uint8_t> lengths, bool sparse = true) {
     counts.fill(0);
     for (const std::uint8_t length : lengths) ++counts[length];
-    const bool single = counts[0] + 1u >= lengths.size();
+    const bool single = counts[0] == lengths.size() || (counts[0] + 1u == lengths.size() && counts[1] == 1);
     counts[0] = 0;
     int left = 1;
     for (std::size_t bits = 1; bits <= kMaxBits; ++bits) {
       left = (left << 1) - counts[bits];
       if (left < 0) return false;
     }
-    if (left > 0 && !single) return false;
+    if (left > 0 && !(sparse && single)) return false;
     std::array<std::uint16_t, kMaxBits + 2> offsets{};
     for (std::size_t bits = 1; bits <= kMaxBits; ++bits) {
       offsets[bits + 1] = static_cast<std::uint16_t>(offsets[bits] + counts[bits]);
@@ -151,7 +152,7 @@ class Inflater {
     std::array<std::uint8_t, 19> code_lengths{};
     for (std::size_t i = 0; i < code_count; ++i) code_lengths[kCodeOrder[i]] = static_cast<std::uint8_t>(take(3));
     Code code;
-    if (!code.build(code_lengths)) fail("an impossible code");
+    if (!code.build(code_lengths, false)) fail("an impossible code");
     std::array<std::uint8_t, kMaxLiterals + kMaxDistances> lengths{};
     for (std::size_t i = 0; i < literal_count + distance_count;) {
       const unsigned symbol = decode(code);

@@ -3,6 +3,7 @@
 // What PickleTree::parse() checks when the tree is whole.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -32,6 +33,7 @@ class PickleChecker {
   };
   static constexpr std::uint8_t kOpen = 0xFF;  // on the current path
   static constexpr std::uint32_t kFree = 0xFFFFFFFF;
+  static constexpr std::size_t kLongKey = 64;
 
   void enter(std::vector<Frame>& path, Node node);
   bool next_child(Frame& frame, Node& child);
@@ -39,7 +41,8 @@ class PickleChecker {
   void check_elements(Node node) const;
   void require_hashable(Node key) const;
   std::optional<Key> key_of(Node node) const;
-  bool same_key(const Key& a, const Key& b) const;
+  bool same_key(const Key& a, const Key& b);
+  std::uint64_t hash_of(const Key& key);
   [[noreturn]] void fail_depth() const;
 
   const PickleTree& tree_;
@@ -47,6 +50,8 @@ class PickleChecker {
   const std::uint64_t seed_;
   std::vector<std::uint8_t> heights_;  // 0: not seen
   std::vector<Node> slots_;            // scratch of check_keys()
+  // Of long texts: one may be a key of very many dicts, and is gone over once.
+  std::map<Node, std::uint64_t> long_hashes_;
 };
 
 }  // namespace weightstore

@@ -156,13 +156,30 @@ void PickleChecker::require_hashable(Node key) const {
 }
 
 // Keys are equal as Python finds them equal: True is 1, and 1.0 too. Tuples and objects are not compared.
-bool PickleChecker::same_key(const Key& a, const Key& b) const {
-  return a.kind == b.kind &&
-         (a.kind == PickleKind::kInt ? a.number == b.number : tree_.text(a.node) == tree_.text(b.node));
+bool PickleChecker::same_key(const Key& a, const Key& b) {
+  if (a.kind != b.kind) return false;
+  if (a.kind == PickleKind::kNone || a.kind == PickleKind::kInt) return a.number == b.number;
+  const std::string_view text = tree_.text(a.node);
+  if (text.size() != tree_.text(b.node).size()) return false;
+  if (text.size() >= kLongKey && hash_of(a) != hash_of(b)) return false;
+  return text == tree_.text(b.node);
+}
+
+std::uint64_t PickleChecker::hash_of(const Key& key) {
+  if (key.kind == PickleKind::kNone || key.kind == PickleKind::kInt) {
+    return hash_name({reinterpret_cast<const char*>(&key.number), sizeof(key.number)}, seed_);
+  }
+  const std::string_view text = tree_.text(key.node);
+  if (text.size() < kLongKey) return hash_name(text, seed_);
+  const auto [known, added] = long_hashes_.try_emplace(key.node, 0);
+  if (added) known->second = hash_name(text, seed_);
+  return known->second;
 }
 
 std::optional<PickleChecker::Key> PickleChecker::key_of(Node node) const {
   switch (tree_.kind(node)) {
+    case PickleKind::kNone:
+      return Key{PickleKind::kNone, node, 0};
     case PickleKind::kBool:
       return Key{PickleKind::kInt, node, tree_.boolean(node) ? 1 : 0};
     case PickleKind::kInt:
@@ -194,17 +211,15 @@ void PickleChecker::check_keys(Node node) {
     require_hashable(item);
     const auto key = key_of(item);
     if (!key) continue;
-    const std::uint64_t hash =
-        key->kind == PickleKind::kInt
-            ? hash_name({reinterpret_cast<const char*>(&key->number), sizeof(key->number)}, seed_)
-            : hash_name(tree_.text(item), seed_);
-    std::size_t slot = hash & (capacity - 1);
+    std::size_t slot = hash_of(*key) & (capacity - 1);
     for (; slots_[slot] != kFree; slot = (slot + 1) & (capacity - 1)) {
       if (!same_key(*key_of(slots_[slot]), *key)) continue;
-      const bool text = key->kind == PickleKind::kText;
-      throw Error(
-          ErrorCode::kCorrupt,
-          "a dict has the key '" + (text ? printable(tree_.text(item)) : std::to_string(key->number)) + "' twice");
+      const bool named = key->kind == PickleKind::kText || key->kind == PickleKind::kBytes;
+      throw Error(ErrorCode::kCorrupt, "a dict has the key '" +
+                                           (key->kind == PickleKind::kNone ? "None"
+                                            : named                        ? printable(tree_.text(item))
+                                                                           : std::to_string(key->number)) +
+                                           "' twice");
     }
     slots_[slot] = item;
   }

@@ -45,6 +45,10 @@ class PickleMachine {
     if (stack_.size() != 1 || !marks_.empty()) fail("the pickle stops with unused values");
     tree_.root_ = stack_.back();
     tree_.length_ = scanner_.position();
+    // The check that follows needs memory of its own.
+    stack_ = {};
+    marks_ = {};
+    memo_ = {};
     return std::move(tree_);
   }
 
@@ -262,7 +266,7 @@ class PickleMachine {
   std::size_t max_nodes_;
   PickleTree tree_;
   std::vector<Node> stack_;
-  std::vector<std::size_t> marks_;
+  std::vector<std::uint32_t> marks_;  // no stack is longer than a pickle
   std::vector<Node> memo_;
   Node none_ = 0, false_ = 0, true_ = 0, empty_tuple_ = 0, small_ints_ = 0;
 };
@@ -281,7 +285,7 @@ void PickleMachine::execute(const PickleInstruction& in) {
       if (little_endian(in.argument) > size_ - scanner_.position()) fail("a frame that reaches beyond the pickle");
       return;
     case kMark:
-      return marks_.push_back(stack_.size());
+      return marks_.push_back(static_cast<std::uint32_t>(stack_.size()));
     case kStop:
       return;
     case kNone:

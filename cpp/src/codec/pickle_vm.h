@@ -93,6 +93,9 @@ class PickleTree {
   // Bytes of the pickle, with its STOP. The caller says what may follow.
   std::size_t length() const { return length_; }
   std::size_t node_count() const { return nodes_.size(); }
+  // References to nodes in all containers together; shared values of one byte make them more than the nodes.
+  std::size_t item_count() const { return pool_.size(); }
+  std::size_t object_count() const { return objects_.size(); }
 
   PickleKind kind(Node node) const { return nodes_[node].kind(); }
   bool boolean(Node node) const { return nodes_[node].high != 0; }

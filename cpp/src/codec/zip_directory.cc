@@ -34,6 +34,7 @@ constexpr std::uint32_t kWide32 = 0xFFFFFFFF;
 constexpr std::uint16_t kDescriptorFlag = 1 << 3;
 constexpr std::uint16_t kAllowedFlags = kDescriptorFlag | 1 << 11;
 constexpr std::uint16_t kDeflateFlags = 1 << 1 | 1 << 2;  // how hard the compressor tried
+constexpr std::uint64_t kDeflateOverhead = 1024;          // more than any compressor adds to what it cannot compress
 constexpr std::uint32_t kFreeSlot = 0xFFFFFFFF;
 
 Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
@@ -179,18 +180,21 @@ Entry read_entry(ConstBytes directory, std::size_t& at, std::uint64_t offset) {
   record.size = fields.u32(24);
   entry.local = fields.u32(42);
   const auto about = [&](Error error) { return error.at_offset(offset); };
-  const std::string named = "record '" + printable(record.name) + "' ";
-  if ((entry.flags & 1) != 0) throw about(Error(ErrorCode::kUnsupported, named + "is encrypted"));
+  const auto named = [&](const std::string& what) { return "record '" + printable(record.name) + "' " + what; };
+  if ((entry.flags & 1) != 0) throw about(Error(ErrorCode::kUnsupported, named("is encrypted")));
   if (entry.method != 0 && entry.method != 8) {
-    throw about(Error(ErrorCode::kUnsupported, named + "is compressed by method " + std::to_string(entry.method)));
+    throw about(Error(ErrorCode::kUnsupported, named("is compressed by method " + std::to_string(entry.method))));
   }
   record.deflated = entry.method == 8;
   if ((entry.flags & ~(kAllowedFlags | (record.deflated ? kDeflateFlags : 0))) != 0) {
-    throw about(corrupt(named + "has flags " + std::to_string(entry.flags) + ", which no writer sets"));
+    throw about(corrupt(named("has flags " + std::to_string(entry.flags) + ", which no writer sets")));
   }
   widen(directory.subspan(at + kEntryBytes + name_length, extra_length), record.size, record.stored_size, entry.local);
   if (!record.deflated && record.size != record.stored_size) {
-    throw about(corrupt(named + "is stored, but has two different sizes"));
+    throw about(corrupt(named("is stored, but has two different sizes")));
+  }
+  if (record.deflated && record.stored_size / 2 > record.size + kDeflateOverhead) {
+    throw about(corrupt(named("is compressed, and far larger for it")));
   }
   at += kEntryBytes + name_length + extra_length;
   return entry;

@@ -4,14 +4,15 @@
 #include <string>
 
 #include "codec/utf8.h"
+#include "formats/pytorch/budget.h"
 #include "formats/pytorch/globals.h"
 #include "weightstore/error.h"
 
 namespace weightstore::pytorch {
 namespace {
 
-constexpr std::uint64_t kSteps = 1u << 16;
-constexpr std::uint64_t kStepsPerNode = 16;
+constexpr std::uint64_t kSteps = 1u << 20;
+constexpr std::uint64_t kStepsPerItem = 4;
 constexpr std::uint64_t kTextBytes = 16u << 20;
 constexpr std::uint64_t kTextBytesPerByte = 16;
 
@@ -19,11 +20,11 @@ class Converter {
  public:
   explicit Converter(const PickleTree& tree)
       : tree_(tree),
-        steps_left_(kSteps + kStepsPerNode * tree.node_count()),
-        text_left_(kTextBytes + kTextBytesPerByte * tree.length()) {}
+        steps_(kSteps, kStepsPerItem, tree.item_count()),
+        text_(kTextBytes, kTextBytesPerByte, tree.length()) {}
 
   Value convert(Node node) {
-    spend(steps_left_, 1);
+    steps_.spend();
     switch (tree_.kind(node)) {
       case PickleKind::kNone:
       case PickleKind::kPersistent:
@@ -55,20 +56,13 @@ class Converter {
   }
 
  private:
-  static void spend(std::uint64_t& left, std::uint64_t amount) {
-    if (amount > left) {
-      throw Error(ErrorCode::kLimit, "the object repeats its parts so often that it unfolds without measure");
-    }
-    left -= amount;
-  }
-
   std::string text(std::string_view view) {
-    spend(text_left_, view.size());
+    text_.spend(view.size());
     return std::string(view);
   }
 
   Value bytes(std::string_view view) {
-    spend(text_left_, view.size());
+    text_.spend(view.size());
     const auto* data = reinterpret_cast<const std::byte*>(view.data());
     return Value(Value::Bytes(data, data + view.size()));
   }
@@ -163,7 +157,7 @@ class Converter {
 
   // Text whose characters are the bytes.
   Value latin1(std::string_view view) {
-    spend(text_left_, view.size());
+    text_.spend(view.size());
     Value::Bytes result;
     for (std::size_t i = 0; i < view.size(); ++i) {
       auto c = static_cast<unsigned char>(view[i]);
@@ -177,8 +171,8 @@ class Converter {
   }
 
   const PickleTree& tree_;
-  std::uint64_t steps_left_;
-  std::uint64_t text_left_;
+  Budget steps_;
+  Budget text_;
 };
 
 bool key_is(const PickleTree& tree, Node key, std::string_view wanted) {

@@ -64,6 +64,7 @@ std::optional<StorageId> parse_storage_id(const PickleTree& tree, Node id, bool 
   if (tree.kind(key) != PickleKind::kText || tree.kind(tree.item(id, 3)) != PickleKind::kText) {
     throw corrupt("a storage whose key or location is no text");
   }
+  if (tree.text(key).size() > kMaxKeyBytes) throw corrupt("a storage with a key of very many characters");
   StorageId result;
   result.storage_class = tree.global_id(storage_class);
   result.key = tree.text(key);
@@ -85,6 +86,14 @@ std::optional<DType> storage_dtype(const PickleTree&, std::uint16_t storage_clas
 }
 
 std::uint64_t item_bytes(std::optional<DType> dtype) { return dtype ? std::max(bits_of(*dtype) / 8, 1u) : 1; }
+
+std::size_t persistent_count(const PickleTree& tree) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < tree.node_count(); ++i) {
+    if (tree.kind(static_cast<Node>(i)) == PickleKind::kPersistent) ++count;
+  }
+  return count;
+}
 
 std::uint64_t natural(const PickleTree& tree, Node node, const char* what) {
   if (tree.kind(node) != PickleKind::kInt) throw corrupt(std::string(what) + ": not an integer of 64 bits");

@@ -90,8 +90,15 @@ std::optional<DType> storage_dtype(const PickleTree& tree, std::uint16_t storage
 // Bytes of one element of a storage.
 std::uint64_t item_bytes(std::optional<DType> dtype);
 
+// How many nodes are of the kind kPersistent.
+std::size_t persistent_count(const PickleTree& tree);
+
 // An integer that must not be negative.
 std::uint64_t natural(const PickleTree& tree, Node node, const char* what);
+
+// Keys of storages and tensors are numbers in decimal. One that is far longer is refused, because every reference to it
+// is looked up.
+inline constexpr std::size_t kMaxKeyBytes = 256;
 
 // The pickle at `offset`, read as far as it goes and no further than `limit` bytes.
 std::string read_pickle(const ByteSource& source, std::uint64_t offset, std::uint64_t end, std::uint64_t limit);

@@ -9,9 +9,10 @@
 namespace weightstore::pytorch {
 namespace {
 
-// What a tree of so many nodes may unfold to, when its parts are shared.
-constexpr std::uint64_t kSteps = 1u << 16;
-constexpr std::uint64_t kStepsPerNode = 16;
+constexpr std::uint64_t kSteps = 1u << 20;
+constexpr std::uint64_t kStepsPerItem = 16;
+constexpr std::uint64_t kTensors = 1u << 16;
+constexpr std::uint64_t kTensorsPerObject = 4;
 constexpr std::uint64_t kNameBytes = 16u << 20;
 constexpr std::uint64_t kNameBytesPerByte = 16;
 
@@ -36,37 +37,31 @@ std::optional<Node> state_dict_of(const PickleTree& tree, Node object) {
   return state;
 }
 
-bool contains_text(const PickleTree& tree, Node set, std::string_view text) {
+std::set<std::string_view> texts_of(const PickleTree& tree, Node set) {
   if (tree.kind(set) == PickleKind::kObject) {
     const auto given = given_items(tree, set);  // builtins.set([...])
-    return given && tree.kind(*given) == PickleKind::kList && contains_text(tree, *given, text);
+    if (!given || tree.kind(*given) != PickleKind::kList) return {};
+    set = *given;
   }
+  std::set<std::string_view> texts;
+  std::set<Node> seen;
   auto items = tree.items(set);
   for (Node item; items.next(item);) {
-    if (tree.kind(item) == PickleKind::kText && tree.text(item) == text) return true;
+    if (tree.kind(item) == PickleKind::kText && seen.insert(item).second) texts.insert(tree.text(item));
   }
-  return false;
+  return texts;
 }
 
 }  // namespace
-
-std::optional<Node> find_key(const PickleTree& tree, Node mapping, std::string_view key) {
-  auto items = tree.items(mapping);
-  for (Node item; items.next(item);) {
-    Node value;
-    items.next(value);
-    if (tree.kind(item) == PickleKind::kText && tree.text(item) == key) return value;
-  }
-  return std::nullopt;
-}
 
 Flattener::Flattener(const PickleTree& tree, const Container& container, Visit visit)
     : tree_(tree),
       container_(container),
       visit_(std::move(visit)),
       known_(tree.node_count(), 0),
-      steps_left_(kSteps + kStepsPerNode * tree.node_count()),
-      name_bytes_left_(kNameBytes + kNameBytesPerByte * tree.length()) {}
+      steps_(kSteps, kStepsPerItem, tree.item_count()),
+      tensors_(kTensors, kTensorsPerObject, tree.object_count() + persistent_count(tree)),
+      name_bytes_(kNameBytes, kNameBytesPerByte, tree.length()) {}
 
 void Flattener::run() {
   if (is_tensor(tree_, container_, tree_.root())) {
@@ -76,7 +71,10 @@ void Flattener::run() {
   }
 }
 
+// A name is made only for what has a tensor inside, and is counted with it: a long key may be shared as well.
 void Flattener::descend(std::string_view key, Node node) {
+  steps_.spend();
+  if (!holds_tensor(node)) return;
   const std::size_t length = name_.size();
   const bool was_root = at_root_;
   if (!at_root_) name_ += '.';
@@ -88,13 +86,9 @@ void Flattener::descend(std::string_view key, Node node) {
 }
 
 void Flattener::walk(Node node) {
-  if (steps_left_-- == 0) {
-    throw Error(ErrorCode::kLimit, "the object repeats its parts so often that it unfolds without measure");
-  }
   if (is_tensor(tree_, container_, node)) {
-    if (name_.size() > name_bytes_left_)
-      throw Error(ErrorCode::kLimit, "names of tensors that are out of all proportion");
-    name_bytes_left_ -= name_.size();
+    tensors_.spend();
+    name_bytes_.spend(name_.size());
     visit_(name_, node);
     return;
   }
@@ -123,20 +117,22 @@ void Flattener::walk_entry(Node key, Node value) {
     descend(tree_.text(key), value);
   } else if (tree_.kind(key) == PickleKind::kInt) {
     descend(std::to_string(tree_.integer(key)), value);
-  } else if (holds_tensor(value)) {
+  } else if (steps_.spend(); holds_tensor(value)) {
     throw Error(ErrorCode::kUnsupported, "below it is a tensor under a key that is neither text nor an integer")
         .in_tensor(name_);
   }
 }
 
-void Flattener::walk_mapping(Node node, const Node* left_out) {
+void Flattener::walk_mapping(Node node, const std::set<std::string_view>* left_out) {
   auto items = tree_.items(node);
   for (Node key; items.next(key);) {
     Node value;
     items.next(value);
-    const bool out =
-        left_out != nullptr && tree_.kind(key) == PickleKind::kText && contains_text(tree_, *left_out, tree_.text(key));
-    if (!out) walk_entry(key, value);
+    if (left_out != nullptr && !left_out->empty() && tree_.kind(key) == PickleKind::kText) {
+      name_bytes_.spend(tree_.text(key).size());
+      if (left_out->contains(tree_.text(key))) continue;
+    }
+    walk_entry(key, value);
   }
 }
 
@@ -170,18 +166,41 @@ void Flattener::walk_object(Node node) {
   }
 }
 
-// torch.nn.Module keeps its parts in three dicts. False when the object has none of them.
-bool Flattener::walk_module(Node node) {
+const Flattener::ModuleParts* Flattener::module_parts(Node node) {
   const auto state = state_dict_of(tree_, node);
-  if (!state || !find_key(tree_, *state, "_parameters")) return false;
-  const auto transient = find_key(tree_, *state, "_non_persistent_buffers_set");
-  for (const char* part : {"_parameters", "_buffers", "_modules"}) {
-    const auto found = find_key(tree_, *state, part);
-    if (!found || !holds_tensor(*found)) continue;
-    if (tree_.kind(*found) == PickleKind::kDict) {
-      walk_mapping(*found, std::string_view(part) == "_buffers" && transient ? &*transient : nullptr);
+  if (!state) return nullptr;
+  const auto [known, added] = modules_.try_emplace(*state);
+  ModuleParts& parts = known->second;
+  if (added) {
+    auto items = tree_.items(*state);
+    for (Node key; items.next(key);) {
+      Node value;
+      items.next(value);
+      if (tree_.kind(key) != PickleKind::kText) continue;
+      const std::string_view name = tree_.text(key);
+      if (name == "_parameters") parts.parameters = value;
+      if (name == "_buffers") parts.buffers = value;
+      if (name == "_modules") parts.modules = value;
+      if (name == "_non_persistent_buffers_set") parts.transient = value;
+    }
+  }
+  return parts.parameters ? &parts : nullptr;
+}
+
+// False when the object is no torch.nn.Module.
+bool Flattener::walk_module(Node node) {
+  const ModuleParts* parts = module_parts(node);
+  if (parts == nullptr) return false;
+  for (const auto& part : {parts->parameters, parts->buffers, parts->modules}) {
+    if (!part || !holds_tensor(*part)) continue;
+    if (tree_.kind(*part) != PickleKind::kDict) {
+      walk_object(*part);  // an OrderedDict, before torch 2.0
+    } else if (part == parts->buffers && parts->transient) {
+      const auto [texts, added] = transient_.try_emplace(*parts->transient);
+      if (added) texts->second = texts_of(tree_, *parts->transient);
+      walk_mapping(*part, &texts->second);
     } else {
-      walk_object(*found);  // an OrderedDict, before torch 2.0
+      walk_mapping(*part);
     }
   }
   return true;
@@ -201,11 +220,10 @@ bool Flattener::find_tensor(Node node) {
   if (tree_.kind(node) != PickleKind::kObject) return false;
   const GlobalKind kind = called(tree_, node);
   if (kind == GlobalKind::kOpaque) {
-    const auto state = state_dict_of(tree_, node);
-    if (!state || !find_key(tree_, *state, "_parameters")) return false;
-    for (const char* part : {"_parameters", "_buffers", "_modules"}) {
-      const auto found = find_key(tree_, *state, part);
-      if (found && holds_tensor(*found)) return true;
+    const ModuleParts* parts = module_parts(node);
+    if (parts == nullptr) return false;
+    for (const auto& part : {parts->parameters, parts->buffers, parts->modules}) {
+      if (part && holds_tensor(*part)) return true;
     }
     return false;
   }

@@ -4,10 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "formats/pytorch/budget.h"
 #include "formats/pytorch/container.h"
 
 namespace weightstore::pytorch {
@@ -26,13 +30,20 @@ class Flattener {
   void run();
 
  private:
+  // torch.nn.Module keeps its parts in three dicts, and the names of buffers that are not saved in a set.
+  struct ModuleParts {
+    std::optional<Node> parameters, buffers, modules, transient;
+  };
+
   void walk(Node node);
   void walk_object(Node node);
   void walk_entry(Node key, Node value);
-  void walk_mapping(Node node, const Node* left_out = nullptr);
+  void walk_mapping(Node node, const std::set<std::string_view>* left_out = nullptr);
   void walk_pairs(Node node);
   void walk_sequence(Node node);
   bool walk_module(Node node);
+  // nullptr when the object is no module.
+  const ModuleParts* module_parts(Node node);
   void descend(std::string_view key, Node node);
   bool holds_tensor(Node node);
   bool find_tensor(Node node);
@@ -44,11 +55,12 @@ class Flattener {
   std::string name_;
   bool at_root_ = true;
   std::vector<std::uint8_t> known_;  // by node: 0 unknown, 1 no tensor inside, 2 some
-  std::uint64_t steps_left_;
-  std::uint64_t name_bytes_left_;
+  // By state and by set, which many modules may share: each is gone over once.
+  std::map<Node, ModuleParts> modules_;
+  std::map<Node, std::set<std::string_view>> transient_;
+  Budget steps_;
+  Budget tensors_;
+  Budget name_bytes_;
 };
-
-// The value under a text key of a dict or dict-like object, or nullopt.
-std::optional<Node> find_key(const PickleTree& tree, Node mapping, std::string_view key);
 
 }  // namespace weightstore::pytorch

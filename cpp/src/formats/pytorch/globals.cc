@@ -1,5 +1,6 @@
 #include "formats/pytorch/globals.h"
 
+#include <set>
 #include <string_view>
 
 #include "weightstore/error.h"
@@ -173,9 +174,10 @@ bool is_pair(const PickleTree& tree, Node node) {
   return (kind == PickleKind::kTuple || kind == PickleKind::kList) && tree.count(node) == 2;
 }
 
-// Python 2 made an OrderedDict of a list of pairs, Python 3 makes an empty one.
-bool is_list_of_pairs(const PickleTree& tree, Node node) {
+// Python 2 made an OrderedDict of a list of pairs, Python 3 makes an empty one. `seen` are lists that were gone over.
+bool is_list_of_pairs(const PickleTree& tree, Node node, std::set<Node>& seen) {
   if (tree.kind(node) != PickleKind::kList) return false;
+  if (!seen.insert(node).second) return true;
   auto items = tree.items(node);
   for (Node item; items.next(item);) {
     if (!is_pair(tree, item)) return false;
@@ -189,7 +191,7 @@ bool is_latin1(const PickleTree& tree, Node node) {
   return text == "latin1" || text == "latin-1";
 }
 
-bool takes(const PickleTree& tree, GlobalKind kind, Node arguments) {
+bool takes(const PickleTree& tree, GlobalKind kind, Node arguments, std::set<Node>& seen) {
   const std::size_t count = tree.count(arguments);
   const auto is = [&](std::size_t i, PickleKind wanted) {
     return i < count && tree.kind(tree.item(arguments, i)) == wanted;
@@ -197,7 +199,7 @@ bool takes(const PickleTree& tree, GlobalKind kind, Node arguments) {
   const bool encoded = count == 2 && is(0, PickleKind::kText) && is_latin1(tree, tree.item(arguments, 1));
   switch (kind) {
     case GlobalKind::kOrderedDict:
-      return count == 0 || (count == 1 && is_list_of_pairs(tree, tree.item(arguments, 0)));
+      return count == 0 || (count == 1 && is_list_of_pairs(tree, tree.item(arguments, 0), seen));
     case GlobalKind::kCounter:
       return count == 0 || (count == 1 && is(0, PickleKind::kDict));
     case GlobalKind::kSet:
@@ -242,12 +244,13 @@ PickleGlobal TorchGlobals::lookup(std::string_view module, std::string_view name
 }
 
 void check_calls(const PickleTree& tree) {
+  std::set<Node> seen;
   for (std::size_t i = 0; i < tree.node_count(); ++i) {
     const auto node = static_cast<Node>(i);
     if (tree.kind(node) != PickleKind::kObject) continue;
     const Node callable = tree.callable(node);
     if (tree.kind(callable) != PickleKind::kGlobal) continue;
-    if (takes(tree, kind_of(tree.global_id(callable)), tree.arguments(node))) continue;
+    if (takes(tree, kind_of(tree.global_id(callable)), tree.arguments(node), seen)) continue;
     throw Error(ErrorCode::kCorrupt, "arguments that " + printable(tree.global_module(callable)) + "." +
                                          printable(tree.global_name(callable)) + " does not take");
   }

@@ -1,6 +1,7 @@
 #include <string>
 #include <utility>
 
+#include "formats/pytorch/budget.h"
 #include "formats/pytorch/config.h"
 #include "formats/pytorch/container.h"
 #include "formats/pytorch/flatten.h"
@@ -11,6 +12,10 @@
 
 namespace weightstore::pytorch {
 namespace {
+
+// Tensors may share the tuple that is their shape.
+constexpr std::uint64_t kDimensions = 1u << 20;
+constexpr std::uint64_t kDimensionsPerByte = 4;
 
 struct Opened {
   std::unique_ptr<Container> container;
@@ -38,9 +43,12 @@ TensorTable read(std::shared_ptr<const ByteSource> source, const Limits& limits,
   TensorTable table;
   table.add_source(source);
   TensorPlacer placer(table, std::move(source), opened.container->big_endian());
+  Budget dimensions(kDimensions, kDimensionsPerByte, opened.tree.length());
   Flattener flattener(opened.tree, *opened.container, [&](const std::string& name, Node tensor) {
     try {
-      placer.place(name, read_tensor(opened.tree, *opened.container, tensor, limits));
+      const TensorLayout layout = read_tensor(opened.tree, *opened.container, tensor, limits);
+      dimensions.spend(layout.shape.size());
+      placer.place(name, layout);
     } catch (Error& error) {
       error.in_tensor(name);
       throw;

@@ -43,7 +43,8 @@ class StreamContainer final : public Container {
     if (position_ != source_.size()) {
       throw corrupt(std::to_string(source_.size() - position_) + " bytes behind the last storage").at_offset(position_);
     }
-    for (const auto& [node, id] : references_) storages_.emplace_back(node, resolve(id));
+    storages_.reserve(persistent_count(tree));
+    for_each_id(tree, options, [&](Node node, const StorageId& id) { storages_.emplace_back(node, resolve(id)); });
   }
 
  private:
@@ -82,22 +83,26 @@ class StreamContainer final : public Container {
   }
 
   void collect(const PickleTree& tree, const Options& options) {
+    for_each_id(tree, options, [&](Node, const StorageId& id) {
+      const auto [found, added] = roots_.try_emplace(id.key);
+      Root& root = found->second;
+      if (added) {
+        root.storage.dtype = storage_dtype(tree, id.storage_class);
+        root.storage.number = static_cast<std::uint32_t>(roots_.size() - 1);
+        root.numel = id.numel;
+        root.storage_class = id.storage_class;
+      } else if (root.storage_class != id.storage_class || root.numel != id.numel) {
+        throw corrupt("storage '" + printable(id.key) + "' is referred to as of two types or sizes");
+      }
+    });
+  }
+
+  template <class Visit>
+  static void for_each_id(const PickleTree& tree, const Options& options, const Visit& visit) {
     for (std::size_t i = 0; i < tree.node_count(); ++i) {
       const auto node = static_cast<Node>(i);
       if (tree.kind(node) != PickleKind::kPersistent) continue;
-      const auto id = parse_storage_id(tree, tree.persistent_id(node), true, options);
-      if (!id) continue;
-      const auto [found, added] = roots_.try_emplace(id->key);
-      Root& root = found->second;
-      if (added) {
-        root.storage.dtype = storage_dtype(tree, id->storage_class);
-        root.storage.number = static_cast<std::uint32_t>(roots_.size() - 1);
-        root.numel = id->numel;
-        root.storage_class = id->storage_class;
-      } else if (root.storage_class != id->storage_class || root.numel != id->numel) {
-        throw corrupt("storage '" + printable(id->key) + "' is referred to as of two types or sizes");
-      }
-      references_.emplace_back(node, *id);
+      if (const auto id = parse_storage_id(tree, tree.persistent_id(node), true, options)) visit(node, *id);
     }
   }
 
@@ -144,7 +149,6 @@ class StreamContainer final : public Container {
   std::uint64_t position_ = 0;
   std::string keys_;
   std::map<std::string_view, Root> roots_;  // keys point into the object's pickle
-  std::vector<std::pair<Node, StorageId>> references_;
 };
 
 }  // namespace

@@ -26,6 +26,7 @@ std::string key_of(const PickleTree& tree, Node node) {
       return std::to_string(tree.integer(node));
     case PickleKind::kText:
     case PickleKind::kBigInt:
+      if (tree.text(node).size() > kMaxKeyBytes) throw corrupt("a key of very many characters");
       return std::string(tree.text(node));
     default:
       throw corrupt("a key that is neither a number nor text");

@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::uint64_t kSmallRecord = 64;
 constexpr int kNewestVersion = 10;
+// Of a compressed pickle; those of models with very many tensors shrink to a thirtieth.
+constexpr std::uint64_t kMaxGrowth = 128;
 
 Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
 
@@ -28,6 +30,10 @@ class ZipContainer final : public Container {
     if (directory_[record].size > limits.pytorch_pickle_bytes) {
       throw Error(ErrorCode::kLimit, "a pickle of " + std::to_string(directory_[record].size) +
                                          " bytes; the limit is " + std::to_string(limits.pytorch_pickle_bytes));
+    }
+    if (directory_[record].deflated && directory_[record].size / kMaxGrowth > directory_[record].stored_size) {
+      throw Error(ErrorCode::kLimit, "a pickle of " + std::to_string(directory_[record].stored_size) +
+                                         " compressed bytes that grows to " + std::to_string(directory_[record].size));
     }
     pickle_ = directory_.content(source, record);
     pickle_offset_ = directory_[record].begin;
@@ -47,6 +53,7 @@ class ZipContainer final : public Container {
 
   void bind(const PickleTree& tree, const Options& options) override {
     std::vector<Use> uses(directory_.size());
+    storages_.reserve(persistent_count(tree));
     std::string name = root_ + "data/";
     const std::size_t prefix = name.size();
     for (std::size_t i = 0; i < tree.node_count(); ++i) {
@@ -69,14 +76,14 @@ class ZipContainer final : public Container {
 
   Storage storage_of(const PickleTree& tree, const StorageId& id, std::size_t number, Use& use) const {
     const ZipRecord& record = directory_[number];
-    const std::string named = "storage '" + printable(id.key) + "' ";
+    const auto named = [&] { return "storage '" + printable(id.key) + "' "; };
     Storage storage{record.begin, record.size, storage_dtype(tree, id.storage_class),
                     static_cast<std::uint32_t>(number)};
-    if (use.seen && use.storage_class != id.storage_class) throw corrupt(named + "is referred to as of two types");
+    if (use.seen && use.storage_class != id.storage_class) throw corrupt(named() + "is referred to as of two types");
     use = {id.storage_class, true};
     const auto expected = checked_mul(id.numel, item_bytes(storage.dtype));
     if (expected != record.size) {
-      throw corrupt(named + "has " + std::to_string(record.size) + " bytes; its " + std::to_string(id.numel) +
+      throw corrupt(named() + "has " + std::to_string(record.size) + " bytes; its " + std::to_string(id.numel) +
                     " elements take " + (expected ? std::to_string(*expected) : "more than 2^64"))
           .at_offset(record.begin);
     }
