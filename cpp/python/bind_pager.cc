@@ -4,10 +4,12 @@
 #include <string>
 
 #include "bindings.h"
+#include "fork_guard.h"
 #include "io/file_source.h"
 #include "paged_tensor.h"
 #include "py_error.h"
 #include "py_object.h"
+#include "py_progress.h"
 #include "py_source.h"
 #include "weightstore/pager.h"
 
@@ -34,14 +36,18 @@ auto paging(Work work) {
 
 // A pager, and the type of the handles it gives out. Reader threads may want the GIL while they are waited for.
 struct Paging {
-  std::unique_ptr<Pager> pager;
-  py::object handle_type;
-  bool raw = false;
-
+  Paging(std::unique_ptr<Pager> made, py::object type, bool is_raw)
+      : pager(std::move(made)), fork_guard(std::in_place, *pager), handle_type(std::move(type)), raw(is_raw) {}
   ~Paging() {
     py::gil_scoped_release nogil;
+    fork_guard.reset();
     pager.reset();
   }
+
+  std::unique_ptr<Pager> pager;
+  std::optional<ForkGuard> fork_guard;
+  py::object handle_type;
+  const bool raw;
 };
 
 PagerOptions options_of(std::uint64_t budget, bool strict, const std::string& direct, unsigned readers, bool zero_copy,
@@ -82,8 +88,7 @@ std::unique_ptr<Paging> page_raw(const py::object& source, const Entries& map, p
       if (!__builtin_add_overflow(offset, size, &last)) end = std::max(end, last);
     }
     const auto opened = raw_source(source, end);
-    return std::unique_ptr<Paging>(
-        new Paging{std::make_unique<Pager>(opened, entries, options), std::move(handle_type), true});
+    return std::make_unique<Paging>(std::make_unique<Pager>(opened, entries, options), std::move(handle_type), true);
   });
 }
 
@@ -147,9 +152,10 @@ py::object acquire_slowly(const py::object& self, const py::object& id, const st
   auto& paged = py::cast<Paging&>(self);
   const std::size_t slot = slot_of(paged, id);
   const Wait wait = wait_of(timeout);
+  const Progress signals = make_progress(py::none());
   ResidentTensor tensor = paging([&] {
     py::gil_scoped_release nogil;
-    return paged.pager->acquire(slot, wait);
+    return paged.pager->acquire(slot, wait, signals);
   });
   return wrap(paged, std::move(tensor), self);
 }
@@ -188,9 +194,10 @@ py::list acquire_many(const py::object& self, const py::iterable& ids, const std
   auto& paged = py::cast<Paging&>(self);
   const auto slots = slots_of(paged, ids);
   const Wait wait = wait_of(timeout);
+  const Progress signals = make_progress(py::none());
   auto tensors = paging([&] {
     py::gil_scoped_release nogil;
-    return paged.pager->acquire_many(slots, wait);
+    return paged.pager->acquire_many(slots, wait, signals);
   });
   py::list result;
   for (ResidentTensor& tensor : tensors) result.append(wrap(paged, std::move(tensor), self));
@@ -230,7 +237,7 @@ py::dict stats_dict(const PagerStats& stats) {
   WEIGHTSTORE_STAT(checksum_ns);
   WEIGHTSTORE_STAT(over_budget_events);
   WEIGHTSTORE_STAT(peak_live_bytes);
-  WEIGHTSTORE_STAT(passes);
+  WEIGHTSTORE_STAT(pass_count);
 #undef WEIGHTSTORE_STAT
   return dict;
 }
@@ -249,8 +256,7 @@ void init_pager(py::module_& m) {
                       const std::string& direct, unsigned readers, bool zero_copy, std::vector<std::string> pinned) {
             const auto options = options_of(budget, strict, direct, readers, zero_copy, std::move(pinned));
             return paging([&] {
-              return std::unique_ptr<Paging>(
-                  new Paging{std::make_unique<Pager>(reader, options), std::move(handle_type), false});
+              return std::make_unique<Paging>(std::make_unique<Pager>(reader, options), std::move(handle_type), false);
             });
           }),
           py::arg("reader"), py::arg("handle_type"), py::kw_only(), py::arg("budget"), py::arg("strict"),
@@ -269,10 +275,11 @@ void init_pager(py::module_& m) {
       .def("_prefetch",
            [](const Paging& self, const py::iterable& ids, bool wait) {
              const auto slots = slots_of(self, ids);
+             const Progress signals = make_progress(py::none());
              paging([&] {
                py::gil_scoped_release released;
                self.pager->prefetch(slots);
-               if (wait) self.pager->finish_prefetch();
+               if (wait) self.pager->finish_prefetch(signals);
              });
            })
       .def("slot", &slot_of, py::arg("id"), "The slot of a name; TensorNotFound when there is none.")
@@ -331,9 +338,7 @@ void init_pager(py::module_& m) {
            [](const Paging& self, const py::object& id) {
              return stats_dict(id.is_none() ? self.pager->stats() : self.pager->stats(slot_of(self, id)));
            })
-      .def("reset_stats", [](const Paging& self) { self.pager->reset_stats(); })
-      .def("_before_fork", [](const Paging& self) { self.pager->before_fork(); })
-      .def("_after_fork", [](const Paging& self) { self.pager->after_fork(); });
+      .def("reset_stats", [](const Paging& self) { self.pager->reset_stats(); });
   PyObject* method = PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(cls.ptr()), &acquire_method);
   if (method == nullptr) throw py::error_already_set();
   cls.attr("acquire") = py::reinterpret_steal<py::object>(method);

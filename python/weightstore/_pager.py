@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -149,7 +148,6 @@ class Pager(_core.Pager):
         reader, zero_copy = _opened(source)
         names = [id if isinstance(id, str) else reader.describe(id)[0] for id in pinned]
         super().__init__(reader, PagedTensor, pinned=names, zero_copy=zero_copy, **options)
-        _pagers.add(self)
 
     if TYPE_CHECKING:
 
@@ -239,7 +237,6 @@ class LayerPager(Pager):
             zero_copy=True,
             **_options(budget_bytes, policy, strict, direct, readers),
         )
-        _pagers.add(self)
 
 
 def _opened(source: Any) -> tuple[_core.Reader, bool]:
@@ -285,25 +282,3 @@ def _options(budget: int | str | None, policy: str, strict: bool, direct: bool |
         "direct": "auto" if direct == "auto" else "always" if direct else "never",
         "readers": readers,
     }
-
-
-# ---- fork ----------------------------------------------------------------------------------------------------------
-
-# A child must not find a pager half changed: its mutex is held while the process is copied.
-_pagers: weakref.WeakSet[Pager] = weakref.WeakSet()
-_forking: list[Pager] = []
-
-
-def _before_fork() -> None:
-    _forking[:] = list(_pagers)
-    for pager in _forking:
-        pager._before_fork()
-
-
-def _after_fork() -> None:
-    for pager in _forking:
-        pager._after_fork()
-    _forking.clear()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

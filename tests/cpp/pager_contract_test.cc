@@ -214,6 +214,18 @@ TEST(acquire_many_reads_each_once) {
   CHECK(model.residents() == (Slots{0, 2, 4}));
 }
 
+TEST(acquire_many_reads_nothing_that_was_there) {
+  Model model(3, 100, with_budget(100));
+  const ResidentTensor held = model.pager->acquire("0");
+  model.pager->acquire("1");
+  CHECK(model.residents() == Slots{1});
+  const Slots wanted = {0, 1};
+  const auto tensors = model.pager->acquire_many(wanted);
+  CHECK_EQ(model.source->reads(), 2u);
+  CHECK_EQ(model.pager->stats().hits, 1u);
+  CHECK_EQ(model.pager->stats().resurrected, 1u);
+}
+
 TEST(acquire_many_is_all_or_nothing) {
   Model model(4, 100, with_budget(kUnlimited));
   model.source->before_read = [](std::uint64_t offset, std::size_t) {
@@ -292,7 +304,7 @@ TEST(statistics_of_one_and_of_all) {
   CHECK_EQ(all.bytes_read, 90u);
   CHECK_EQ(all.evictions, 7u);
   CHECK_EQ(all.hits, 1u);
-  CHECK_EQ(all.passes, 2u);
+  CHECK_EQ(all.pass_count, 2u);
   CHECK_EQ(model.pager->stats(2).hits, 1u);
   CHECK_EQ(model.pager->stats(2).loads, 3u);
   CHECK(all.load_ns > 0 && all.wait_ns > 0);

@@ -185,7 +185,7 @@ TEST(f12_the_caller_can_hold_a_part_of_a_cycle) {
   }
   CHECK_EQ(model.pager->stats(0).loads + model.pager->stats(1).loads, 2u);
   CHECK_EQ(model.pager->stats().loads, 2u + 2 * 5u);
-  CHECK_EQ(model.pager->stats().passes, 4u);
+  CHECK_EQ(model.pager->stats().pass_count, 4u);
 }
 
 TEST(f13_reading_goes_on_while_the_caller_works) {
@@ -214,6 +214,16 @@ TEST(f14_all_bad_entries_are_named_at_once) {
   const Error pinned = CHECK_THROWS(Error, Pager(source, {map.data(), 1}, with_budget(1, {"a", "good", "b"})));
   CHECK(pinned.code() == ErrorCode::kNotFound);
   CHECK(std::string(pinned.what()).find("'a', 'b'") != std::string::npos);
+
+  // A source may claim any size; what is to be read from it must fit into memory.
+  class Endless final : public ByteSource {
+   public:
+    std::uint64_t size() const override { return ~0ull; }
+    void read_at(std::uint64_t, MutableBytes out) const override { std::fill(out.begin(), out.end(), std::byte{1}); }
+    std::string name() const override { return "<endless>"; }
+  };
+  map = {{"all", {0, ~0ull}}};
+  CHECK(CHECK_THROWS(Error, Pager(std::make_shared<Endless>(), map)).code() == ErrorCode::kLimit);
 
   map = {{"twice", {0, 1}}, {"twice", {1, 1}}};
   CHECK(CHECK_THROWS(Error, Pager(source, map)).code() == ErrorCode::kInvalidArgument);

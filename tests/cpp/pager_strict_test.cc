@@ -63,6 +63,42 @@ TEST(what_can_never_fit_is_refused_at_once) {
   CHECK_THROWS(BudgetExceeded, pinned.pager->acquire("1", std::chrono::hours(1)));
 }
 
+TEST(two_who_wait_do_not_wait_for_each_other) {
+  Model model(3, 50, strict_budget(60, {"0"}));
+  model.pager->acquire("0");
+  std::vector<std::jthread> callers;
+  for (const std::size_t i : {1, 2}) {
+    callers.emplace_back([&, i] { CHECK_THROWS(BudgetExceeded, model.pager->acquire(i, std::chrono::hours(1))); });
+  }
+}
+
+TEST(what_cannot_make_enough_room_stays) {
+  const auto source = std::make_shared<CountingSource>(test_files::pattern(300));
+  const std::vector<NamedEntry> map = {{"held", {0, 60}}, {"loose", {60, 20}}, {"large", {100, 50}}};
+  Pager pager(source, map, strict_budget(100));
+  const ResidentTensor held = pager.acquire("held");
+  pager.acquire("loose");
+  CHECK_THROWS(BudgetExceeded, pager.acquire("large", milliseconds(1)));
+  pager.prefetch(Slots{pager.slot("large")});
+  pager.finish_prefetch();
+  CHECK(pager.is_resident(pager.slot("loose")));
+  CHECK_EQ(pager.stats().evictions, 0u);
+}
+
+TEST(for_ever_is_a_time_to_wait) {
+  Model model(2, 50, strict_budget(50));
+  ResidentTensor held = model.pager->acquire("0");
+  std::jthread waiter([&] { model.pager->acquire("1", milliseconds::max()); });
+  while (model.pager->stats().misses < 2) std::this_thread::yield();
+  held.release();
+  waiter.join();
+  CHECK(model.residents() == Slots{1});
+  CHECK_THROWS(BudgetExceeded, [&] {
+    const ResidentTensor other = model.pager->acquire("1");
+    model.pager->acquire("0", milliseconds::min());
+  }());
+}
+
 TEST(a_release_lets_the_waiter_through) {
   Model model(3, 50, strict_budget(100));
   ResidentTensor first = model.pager->acquire("0");

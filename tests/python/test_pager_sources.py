@@ -1,4 +1,4 @@
-"""Raw sources, sources that fail, files that change, threads and forks."""
+"""Raw sources, sources that fail, files that change, and threads."""
 
 from __future__ import annotations
 
@@ -184,27 +184,6 @@ def test_the_gil_is_free_while_reading():
     assert not pager.is_resident("first")
     go.set()
     assert pager.acquire("first").nbytes == 100
-
-
-def test_fork(tmp_path):
-    path = tmp_path / "raw"
-    path.write_bytes(DATA)
-    pager = LayerPager(path, MAP)
-    pager.acquire("first")
-    pager.prefetch(["second"], wait=True)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            assert pager.is_resident("first")
-            check(pager)
-            pager.prefetch(["second", "third"], wait=True)
-            pager.close()
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    check(pager)
 
 
 def test_a_pager_that_is_dropped_while_it_reads():

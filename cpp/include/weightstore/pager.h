@@ -17,6 +17,7 @@
 
 #include "weightstore/byte_source.h"
 #include "weightstore/error.h"
+#include "weightstore/progress.h"
 #include "weightstore/reader.h"
 #include "weightstore/tensor.h"
 
@@ -91,7 +92,7 @@ struct PagerOptions {
 };
 
 // Counters since the pager was made or reset_stats() was called. Those of one tensor leave out what only the pager as a
-// whole has: errors about names, over_budget_events, peak_live_bytes, passes.
+// whole has: errors about names, over_budget_events, peak_live_bytes, pass_count.
 struct PagerStats {
   std::uint64_t hits = 0;             // acquired while resident
   std::uint64_t misses = 0;           // acquires that began a load
@@ -113,7 +114,7 @@ struct PagerStats {
   std::uint64_t checksum_ns = 0;
   std::uint64_t over_budget_events = 0;  // loads that left more resident than the budget
   std::uint64_t peak_live_bytes = 0;
-  std::uint64_t passes = 0;  // how often the first tensor that was acquired came round again
+  std::uint64_t pass_count = 0;  // how often the first tensor that was acquired came round again
 };
 
 namespace pager {
@@ -181,20 +182,25 @@ class Pager {
   std::size_t slot(std::string_view name) const;
 
   // Throws Error with the source and the tensor: OffloadEof, kIo with errno, kCorrupt (checksum), kNotFound; strict
-  // also BudgetExceeded, after `wait` when given. The next call tries again.
-  ResidentTensor acquire(std::size_t slot, std::optional<std::chrono::milliseconds> wait = std::nullopt);
-  ResidentTensor acquire(std::string_view name, std::optional<std::chrono::milliseconds> wait = std::nullopt);
+  // also BudgetExceeded, after `wait` when given. The next call tries again. `progress` is called about twenty times a
+  // second while the call waits or reads, between parts of a few MiB, and may end it; others who wait for the same
+  // tensor then read it themselves.
+  ResidentTensor acquire(std::size_t slot, std::optional<std::chrono::milliseconds> wait = std::nullopt,
+                         const Progress& progress = {});
+  ResidentTensor acquire(std::string_view name, std::optional<std::chrono::milliseconds> wait = std::nullopt,
+                         const Progress& progress = {});
   // Only what is resident now; empty otherwise. Never waits for a load.
   ResidentTensor try_acquire(std::size_t slot);
   // All of them, in this order, each as by acquire(); those that are not resident are read at the same time.
   std::vector<ResidentTensor> acquire_many(std::span<const std::size_t> slots,
-                                           std::optional<std::chrono::milliseconds> wait = std::nullopt);
+                                           std::optional<std::chrono::milliseconds> wait = std::nullopt,
+                                           const Progress& progress = {});
 
   // Has tensors loaded by the readers, in this order, demand first. A resident one counts as just used. One for which
   // there is no room beside what is pinned or prefetched but not yet used is skipped. Errors show when it is acquired.
   void prefetch(std::span<const std::size_t> slots);
-  // Waits until nothing is left to prefetch.
-  void finish_prefetch();
+  // Waits until nothing is left to prefetch. `progress` may end the waiting, not the prefetching.
+  void finish_prefetch(const Progress& progress = {});
 
   // Pins are counted. unpin() of what is not pinned throws Error(kInvalidArgument).
   void pin(std::size_t slot);

@@ -6,7 +6,8 @@
 // The life of a load: begin() marks the slot as loading, so that others join; reserve() takes memory from the account,
 // which a strict budget may have to wait for; fetch() reads without the mutex; publish() puts the block into the table
 // and what no longer fits out of it, in one step. On an error abandon() undoes the first two, and the table is as it
-// was.
+// was. What went wrong with the reading goes to all who wait. When the one who leads gives up, for want of time or on
+// its caller's word, that is its own affair: those who wait begin anew.
 //
 // Account: live_bytes_ is the charges of all blocks and of all loads that have reserved, and the free buffers of the
 // pool. Every charge is added once, in reserve(), and taken off once, in abandon() or when its block is dropped.
@@ -27,14 +28,14 @@
 #include "io/direct_file.h"
 #include "pager/buffer_pool.h"
 #include "pager/load.h"
+#include "pager/patience.h"
 #include "pager/slot_table.h"
 #include "weightstore/pager.h"
 
 namespace weightstore::pager {
 
-using Clock = std::chrono::steady_clock;
 using Wait = std::optional<std::chrono::milliseconds>;
-using Lock = std::unique_lock<std::mutex>;
+using Failure = std::function<void()>;  // throws it; empty when there is none
 
 class Core : public std::enable_shared_from_this<Core> {
  public:
@@ -47,14 +48,14 @@ class Core : public std::enable_shared_from_this<Core> {
   std::size_t find(std::string_view name);
 
   // References of the callers'.
-  Block* acquire(std::size_t slot, Wait wait);
+  Block* acquire(std::size_t slot, Wait wait, const Progress& progress);
   Block* try_acquire(std::size_t slot);
-  void acquire_many(std::span<const std::size_t> slots, Wait wait,
+  void acquire_many(std::span<const std::size_t> slots, Wait wait, const Progress& progress,
                     const std::function<void(std::size_t, Block*)>& give);
   static void drop(Block* block) noexcept;
 
   void prefetch(std::span<const std::size_t> slots);
-  void finish_prefetch();
+  void finish_prefetch(const Progress& progress);
   void pin(std::size_t slot);
   void unpin(std::size_t slot);
   bool evict(std::size_t slot);
@@ -87,29 +88,42 @@ class Core : public std::enable_shared_from_this<Core> {
   void check_open() const;
   void note_pass(std::size_t slot) {
     if (slot == first_slot_) {
-      ++totals_.passes;
+      ++totals_.pass_count;
     } else if (first_slot_ == slots_.size()) {
       first_slot_ = slot;
     }
   }
   Block* hit(std::size_t slot);
   Block* resurrect(std::size_t slot, Garbage& garbage);
-  Block* join(Lock& lock, LoadPtr load);
+  // A reference to what needs no reading; null otherwise.
+  Block* present(std::size_t slot, Garbage& garbage);
+
+  // ---- flight.cc -------------------------------------------------------------------------------------------------
   LoadPtr begin(std::size_t slot, bool prefetch);
-  // Leads a load to its end: afterwards either its result is set, with a reference for every waiter, or raise.
-  void lead(Lock& lock, const LoadPtr& load, Clock::time_point deadline);
-  Block* fetch(const LoadPtr& load);
+  // The load of a slot that is not present, with the caller among those who wait for it.
+  LoadPtr enlist(std::size_t slot);
+  // Leads the load if nobody does, else helps and waits. Afterwards the result has a reference for the caller, or there
+  // is a failure, or neither: then whoever led it gave up.
+  Failure await(Lock& lock, const LoadPtr& load, Patience& patience, Garbage& garbage);
+  Failure join(Lock& lock, const LoadPtr& load, Patience& patience, Garbage& garbage);
+  Failure lead(Lock& lock, const LoadPtr& load, Patience& patience);
+  // The end of the caller's wait before or after that of the load; of a load that nobody leads, its end.
+  void leave(const LoadPtr& load, Garbage& garbage);
+  void end(Load& load);
+  Block* fetch(const LoadPtr& load, Patience& patience);
+  void read(Load& load, Patience& patience);
   void publish(Load& load, Block* block, Garbage& garbage);
   void abandon(Load& load, Garbage& garbage);
   LoadPlan plan_of(std::size_t slot) const;
+  std::uint64_t charge_of(std::size_t slot) const;
   const ByteSource& source_of(std::size_t slot) const { return *table().sources()[table().source_of(slot)]; }
-  // In a handler: throws the same again, as an error about this tensor; a missing end becomes an OffloadEof.
-  std::function<void()> explain(std::size_t slot) const;
+  // In a handler: the same again, as an error about this tensor; a missing end becomes an OffloadEof.
+  Failure explain(std::size_t slot) const;
 
   // ---- reserve.cc ------------------------------------------------------------------------------------------------
-  // Takes the load's memory from the account, and a buffer from the pool when there is one. Strict: frees what it can,
-  // and waits until `deadline` for the rest.
-  void reserve(Lock& lock, Load& load, Clock::time_point deadline, Garbage& garbage);
+  // Takes the load's memory from the account, and a buffer from the pool when there is one. Strict: waits for room, and
+  // evicts once that makes enough.
+  void reserve(Lock& lock, Load& load, Patience& patience, Garbage& garbage);
   bool take_buffer(Load& load, std::uint64_t charge);
   bool make_room(Load& load, std::uint64_t charge, bool buffered, SlotTable::Wish wish, Garbage& garbage);
   bool may_get_room() const;
@@ -121,12 +135,17 @@ class Core : public std::enable_shared_from_this<Core> {
   void bury(Block* block, Garbage& garbage);
   void trim(std::uint64_t most, Garbage& garbage);
   void drop_last(Block* block) noexcept;
+  // Drops a reference under the mutex.
+  void unreference(Block* block, Garbage& garbage);
+  void forget(Block* block, Garbage& garbage);
   void note_live() { totals_.peak_live_bytes = std::max(totals_.peak_live_bytes, live_bytes_); }
 
   // ---- prefetch.cc, readers.cc -----------------------------------------------------------------------------------
   void start_readers(Lock& lock);
   void read_loop();
   bool help(Lock& lock);
+  // On a reader: nobody is asked, and nothing is waited for but the read.
+  void lead_alone(Lock& lock, const LoadPtr& load);
   void run_queued(Lock& lock, std::size_t slot);
   bool has_room_to_prefetch(std::size_t slot) const;
   // Lets readers take part in a load, or lead some of several that somebody waits for.

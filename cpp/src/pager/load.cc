@@ -65,10 +65,19 @@ void Load::read(const std::function<bool()>& pause) {
     try {
       if (!failed_.load(std::memory_order_relaxed)) read_chunk(chunk);
     } catch (...) {
-      if (!failed_.exchange(true)) error_ = std::current_exception();
+      fail(std::current_exception());
     }
     if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) remaining_.notify_all();
   }
+}
+
+void Load::fail(std::exception_ptr error) {
+  if (!failed_.exchange(true)) error_ = std::move(error);
+}
+
+std::uint64_t Load::bytes_begun() const {
+  if (!started_.load(std::memory_order_acquire)) return 0;
+  return std::min(next_.load(std::memory_order_relaxed) * chunk_bytes_, plan_.size);
 }
 
 void Load::read_chunk(std::uint64_t chunk) const {

@@ -47,14 +47,18 @@ class Load {
   std::size_t chunks() const { return chunk_count_; }
   // Reads chunks until none is left or, when given, `pause` says to. Errors are kept for finish().
   void read(const std::function<bool()>& pause = {});
+  // Keeps an error for finish(), unless there is one; what has not been read is left out.
+  void fail(std::exception_ptr error);
   // By the leader: waits for the helpers, and throws the first error.
   void finish();
+  std::uint64_t bytes_begun() const;  // of plan.size, about
 
   // ---- under the pager's mutex -----------------------------------------------------------------------------------
   bool led = false;
+  bool reserved = false;
   std::uint32_t waiters = 0;  // each gets a reference to the result
   bool done = false;
-  std::function<void()> raise;  // throws what went wrong; empty when nothing did
+  std::function<void()> raise;  // throws what went wrong with the reading; empty when nothing did
   std::condition_variable ended;
   // What was reserved, until the block has it.
   std::uint64_t charge = 0;

@@ -138,21 +138,25 @@ Pager::~Pager() { core_->close(); }
 const TensorTable& Pager::table() const { return core_->table(); }
 std::size_t Pager::slot(std::string_view name) const { return core_->find(name); }
 
-ResidentTensor Pager::acquire(std::size_t slot, std::optional<std::chrono::milliseconds> wait) {
-  return ResidentTensor(core_->acquire(core_->checked(slot), wait));
+ResidentTensor Pager::acquire(std::size_t slot, std::optional<std::chrono::milliseconds> wait,
+                              const Progress& progress) {
+  return ResidentTensor(core_->acquire(core_->checked(slot), wait, progress));
 }
 
-ResidentTensor Pager::acquire(std::string_view name, std::optional<std::chrono::milliseconds> wait) {
-  return ResidentTensor(core_->acquire(core_->find(name), wait));
+ResidentTensor Pager::acquire(std::string_view name, std::optional<std::chrono::milliseconds> wait,
+                              const Progress& progress) {
+  return ResidentTensor(core_->acquire(core_->find(name), wait, progress));
 }
 
 ResidentTensor Pager::try_acquire(std::size_t slot) { return ResidentTensor(core_->try_acquire(core_->checked(slot))); }
 
 std::vector<ResidentTensor> Pager::acquire_many(std::span<const std::size_t> slots,
-                                                std::optional<std::chrono::milliseconds> wait) {
+                                                std::optional<std::chrono::milliseconds> wait,
+                                                const Progress& progress) {
   for (const std::size_t slot : slots) core_->checked(slot);
   std::vector<ResidentTensor> result(slots.size());
-  core_->acquire_many(slots, wait, [&](std::size_t k, pager::Block* block) { result[k] = ResidentTensor(block); });
+  core_->acquire_many(slots, wait, progress,
+                      [&](std::size_t k, pager::Block* block) { result[k] = ResidentTensor(block); });
   return result;
 }
 
@@ -161,7 +165,7 @@ void Pager::prefetch(std::span<const std::size_t> slots) {
   core_->prefetch(slots);
 }
 
-void Pager::finish_prefetch() { core_->finish_prefetch(); }
+void Pager::finish_prefetch(const Progress& progress) { core_->finish_prefetch(progress); }
 void Pager::pin(std::size_t slot) { core_->pin(core_->checked(slot)); }
 void Pager::unpin(std::size_t slot) { core_->unpin(core_->checked(slot)); }
 bool Pager::evict(std::size_t slot) { return core_->evict(core_->checked(slot)); }

@@ -33,10 +33,20 @@ void Core::prefetch(std::span<const std::size_t> wanted) {
   for (Block* block : held) drop(block);
 }
 
-void Core::finish_prefetch() {
+void Core::finish_prefetch(const Progress& progress) {
   Lock lock(mutex_);
   if (process_ != ::getpid()) adopt_after_fork();
-  idle_->wait(lock, [&] { return prefetch_queue_.empty() && prefetching_ == 0; });
+  Patience patience(std::chrono::milliseconds::max(), progress);
+  while (!prefetch_queue_.empty() || prefetching_ > 0) {
+    if (patience.is_time_to_look()) {
+      const std::size_t left = prefetch_queue_.size() + prefetching_;
+      lock.unlock();
+      patience.look(0, left, {});
+      lock.lock();
+    } else {
+      patience.sleep(*idle_, lock, false);
+    }
+  }
 }
 
 bool Core::has_room_to_prefetch(std::size_t i) const {
@@ -56,79 +66,71 @@ void Core::run_queued(Lock& lock, std::size_t i) {
   }
   ++prefetching_;
   LoadPtr load = begin(i, true);
-  lead(lock, load, Clock::now());
+  lead_alone(lock, load);
   --prefetching_;
   lock.unlock();
   load.reset();
   lock.lock();
 }
 
-void Core::acquire_many(std::span<const std::size_t> wanted, Wait wait,
+void Core::acquire_many(std::span<const std::size_t> wanted, Wait wait, const Progress& progress,
                         const std::function<void(std::size_t, Block*)>& give) {
   // A strict budget may make a load wait for what this very call has got: one at a time, then.
   if (strict_) {
-    for (std::size_t k = 0; k < wanted.size(); ++k) give(k, acquire(wanted[k], wait));
+    for (std::size_t k = 0; k < wanted.size(); ++k) give(k, acquire(wanted[k], wait, progress));
     return;
   }
   std::vector<LoadPtr> pending(wanted.size());
   std::vector<LoadPtr> fresh;
   std::vector<Block*> blocks(wanted.size());
-  std::function<void()> raise;
+  Failure failure;
   Garbage garbage;
   Lock lock(mutex_);
   check_open();
   if (process_ != ::getpid()) adopt_after_fork();
+  for (const std::size_t i : wanted) note_pass(i);
+  // First what is resident, then what comes back, then what is read: so that none pushes out those before it.
   for (std::size_t k = 0; k < wanted.size(); ++k) {
-    // First those that need no reading, so that what is read does not push them out.
-    const std::size_t i = wanted[k];
-    if (slots_[i].presence == Presence::kResident) blocks[k] = hit(i);
-    if (slots_[i].presence == Presence::kHeld) blocks[k] = resurrect(i, garbage);
+    if (slots_[wanted[k]].presence == Presence::kResident) blocks[k] = hit(wanted[k]);
   }
   for (std::size_t k = 0; k < wanted.size(); ++k) {
-    const std::size_t i = wanted[k];
+    if (blocks[k] == nullptr) blocks[k] = present(wanted[k], garbage);
+  }
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
     if (blocks[k] != nullptr) continue;
-    note_pass(i);
-    if (slots_[i].presence == Presence::kLoading) {
-      pending[k] = loading_.at(i);
-      ++totals_.coalesced_waits;
-      ++per_slot_[i].coalesced_waits;
-    } else {
-      pending[k] = begin(i, false);
-      fresh.push_back(pending[k]);
-    }
-    ++pending[k]->waiters;
+    pending[k] = enlist(wanted[k]);
+    if (!pending[k]->led && pending[k]->waiters == 1) fresh.push_back(pending[k]);
   }
   if (fresh.size() > 1) share(lock, fresh);
 
-  const auto started = Clock::now();
+  Patience patience(std::chrono::milliseconds(0), progress);
   for (std::size_t k = 0; k < wanted.size(); ++k) {
-    const LoadPtr& load = pending[k];
-    if (load == nullptr) continue;
-    if (!load->led) {
-      lead(lock, load, started);
-    } else if (load->has_chunks()) {
-      lock.unlock();
-      load->read();
-      lock.lock();
+    while (blocks[k] == nullptr) {
+      if (patience.gave_up()) {
+        leave(pending[k], garbage);
+        break;
+      }
+      if (Failure failed = await(lock, pending[k], patience, garbage)) {
+        if (!failure) failure = std::move(failed);
+        break;
+      }
+      blocks[k] = pending[k]->result;
+      if (blocks[k] != nullptr) break;
+      // Another caller led it, and gave up.
+      blocks[k] = present(wanted[k], garbage);
+      if (blocks[k] == nullptr) pending[k] = enlist(wanted[k]);
     }
-    load->ended.wait(lock, [&] { return load->done; });
-    blocks[k] = load->result;
-    if (!load->raise) continue;
-    ++totals_.errors;
-    ++per_slot_[wanted[k]].errors;
-    if (!raise) raise = load->raise;
   }
-  totals_.wait_ns += static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - started).count());
   // Whatever order they came in, they were asked for in this one.
   for (const std::size_t i : wanted) {
     if (slots_[i].presence == Presence::kResident) slots_.use(slots_[i]);
   }
   lock.unlock();
-  if (raise) {
+  if (failure) {
     for (Block* block : blocks) {
       if (block != nullptr) drop(block);
     }
-    raise();
+    failure();
   }
   for (std::size_t k = 0; k < wanted.size(); ++k) give(k, blocks[k]);
 }

@@ -57,13 +57,19 @@ bool Core::help(Lock& lock) {
     demanded_.pop_front();
     --demand_;
     const bool useful = !load->led;  // by the one who asked for it
-    if (useful) lead(lock, load, Clock::now());
+    if (useful) lead_alone(lock, load);
     lock.unlock();
     load.reset();
     lock.lock();
     if (useful) return true;
   }
   return false;
+}
+
+void Core::lead_alone(Lock& lock, const LoadPtr& load) {
+  const Progress nobody;
+  Patience patience(std::chrono::milliseconds(0), nobody);
+  lead(lock, load, patience);
 }
 
 void Core::ask_for_help(const LoadPtr& load) {

@@ -7,10 +7,10 @@
 
 namespace weightstore::pager {
 
-void Core::reserve(Lock& lock, Load& load, Clock::time_point deadline, Garbage& garbage) {
-  const LoadPlan plan = plan_of(load.slot());
-  const bool view = viewable_[table().source_of(load.slot())];
-  const std::uint64_t charge = view ? plan.size : BufferPool::capacity_for(plan.buffer_bytes());
+void Core::reserve(Lock& lock, Load& load, Patience& patience, Garbage& garbage) {
+  const std::size_t i = load.slot();
+  const bool view = viewable_[table().source_of(i)];
+  const std::uint64_t charge = charge_of(i);
   if (!strict_) {
     if (!view && take_buffer(load, charge)) return;
     load.charge = charge;
@@ -29,17 +29,16 @@ void Core::reserve(Lock& lock, Load& load, Clock::time_point deadline, Garbage& 
   } const waiting(room_waiters_);
   while (!make_room(load, charge, !view, wish, garbage)) {
     check_open();
-    if (!garbage.empty()) {
-      // What was let go shall be gone while we wait.
-      lock.unlock();
-      garbage.clear();
-      lock.lock();
-      continue;
-    }
-    if (charge > budget_ || !may_get_room() || Clock::now() >= deadline) {
+    if (charge > budget_ || !may_get_room() || patience.is_over()) {
       throw BudgetExceeded(charge, budget_, live_bytes_, holders());
     }
-    room_->wait_until(lock, deadline);
+    if (patience.is_time_to_look()) {
+      lock.unlock();
+      patience.look(0, table().nbytes(i), table().name(i));
+      lock.lock();
+    } else {
+      patience.sleep(*room_, lock, true);
+    }
   }
 }
 
@@ -53,14 +52,12 @@ bool Core::take_buffer(Load& load, std::uint64_t charge) {
 
 bool Core::make_room(Load& load, std::uint64_t charge, bool buffered, SlotTable::Wish wish, Garbage& garbage) {
   if (charge > budget_) return false;
-  for (;;) {
-    if (buffered && take_buffer(load, charge)) return true;
-    if (live_bytes_ <= budget_ - charge) {
-      load.charge = charge;
-      live_bytes_ += charge;
-      note_live();
-      return true;
-    }
+  if (buffered && take_buffer(load, charge)) return true;
+  // All that is needed goes, or nothing.
+  const std::uint64_t most = budget_ - charge;
+  const std::uint64_t excess = live_bytes_ - std::min(live_bytes_, most);
+  if (excess > pool_.free_bytes() && !slots_.can_free(excess - pool_.free_bytes(), wish)) return false;
+  while (live_bytes_ > most) {
     if (const std::uint64_t dropped = pool_.drop_one(garbage)) {
       live_bytes_ -= dropped;
       continue;
@@ -68,11 +65,19 @@ bool Core::make_room(Load& load, std::uint64_t charge, bool buffered, SlotTable:
     const auto victim = slots_.victim(wish);
     if (!victim) return false;
     evict_slot(*victim, garbage);
+    if (buffered && take_buffer(load, charge)) return true;
   }
+  load.charge = charge;
+  live_bytes_ += charge;
+  note_live();
+  return true;
 }
 
 bool Core::may_get_room() const {
-  if (loading_.size() > 1) return true;
+  // Other loads that wait for room themselves have none to give.
+  for (const auto& [i, load] : loading_) {
+    if (load->charge > 0) return true;
+  }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     if (slot.presence == Presence::kHeld) return true;
@@ -157,6 +162,15 @@ void Core::drop_last(Block* block) noexcept {
   const std::shared_ptr<Core> self = block->core;
   Garbage garbage;
   const std::lock_guard lock(mutex_);
+  forget(block, garbage);
+}
+
+void Core::unreference(Block* block, Garbage& garbage) {
+  if (block->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) return forget(block, garbage);
+  if (strict_) room_->notify_all();
+}
+
+void Core::forget(Block* block, Garbage& garbage) {
   Slot& slot = slots_[block->slot];
   if (slot.block == block) {
     slot.block = nullptr;

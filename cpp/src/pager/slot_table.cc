@@ -54,7 +54,19 @@ void SlotTable::unpin(std::size_t i) {
 
 bool SlotTable::allows(const Slot& slot, Wish wish) const {
   if (wish.no_prefetched && slot.prefetched) return false;
-  return !wish.unheld || slot.block->refs.load(std::memory_order_acquire) == 1;
+  // Not less than sequentially consistent: who drops a reference and sees nobody waiting relies on those who come to
+  // wait to see that it is gone.
+  return !wish.unheld || slot.block->refs.load() == 1;
+}
+
+bool SlotTable::can_free(std::uint64_t bytes, Wish wish) const {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < slots_.size() && sum < bytes; ++i) {
+    const Slot& slot = slots_[i];
+    if (slot.presence != Presence::kResident || slot.pins > 0 || !allows(slot, wish)) continue;
+    sum += slot.block->charge;
+  }
+  return sum >= bytes;
 }
 
 std::optional<std::size_t> SlotTable::victim(Wish wish) {

@@ -86,6 +86,8 @@ class SlotTable {
     bool no_prefetched = false;
   };
   std::optional<std::size_t> victim(Wish wish);
+  // Whether victims that satisfy it have this much memory together.
+  bool can_free(std::uint64_t bytes, Wish wish) const;
 
  private:
   static bool kept(const Slot& slot) { return slot.pins > 0 || slot.prefetched; }
