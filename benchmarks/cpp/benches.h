@@ -27,7 +27,8 @@ void bench_checksum(ankerl::nanobench::Bench& bench);
 void bench_hash_table(ankerl::nanobench::Bench& bench);
 void bench_headers(ankerl::nanobench::Bench& bench, const Model& model);
 void bench_lookup(ankerl::nanobench::Bench& bench, const Model& model);
-void bench_pager(ankerl::nanobench::Bench& bench);
+void bench_pager_hits(ankerl::nanobench::Bench& bench);
+void bench_pager_misses(ankerl::nanobench::Bench& bench);
 void bench_transform(ankerl::nanobench::Bench& bench);
 
 }  // namespace benches

@@ -13,14 +13,18 @@ Model::Model() : values(64) {
 
 }  // namespace benches
 
-int main() {
+// "name" as argument runs only benchmarks whose name contains it.
+int main(int argc, char** argv) {
+  const std::string only = argc > 1 ? argv[1] : "";
+  const auto wanted = [&](const char* name) { return std::string(name).find(only) != std::string::npos; };
   const benches::Model model;
   ankerl::nanobench::Bench bench;
   bench.warmup(1).minEpochIterations(1);
-  benches::bench_headers(bench, model);
-  benches::bench_lookup(bench, model);
-  benches::bench_checksum(bench);
-  benches::bench_transform(bench);
-  benches::bench_pager(bench);
-  benches::bench_hash_table(bench);
+  if (wanted("headers")) benches::bench_headers(bench, model);
+  if (wanted("lookup")) benches::bench_lookup(bench, model);
+  if (wanted("checksum")) benches::bench_checksum(bench);
+  if (wanted("transform")) benches::bench_transform(bench);
+  if (wanted("pager_hits")) benches::bench_pager_hits(bench);
+  if (wanted("pager_misses")) benches::bench_pager_misses(bench);
+  if (wanted("hash_table")) benches::bench_hash_table(bench);
 }
