@@ -51,8 +51,14 @@ class Source(ABC):
         return _tensors.from_memory(self.own(), self.dtype, self.shape)
 
     def producer(self, *, read_now: bool) -> _core.Producer:
-        """The bytes for a writer, read when it reaches them; or read already."""
-        return _core.Producer.buffer(self.view()) if read_now else _core.Producer.deferred(self.nbytes, self.view)
+        """The bytes for a writer, read when it reaches them; or read already. What lies ready is taken from where it is."""
+        if read_now or self.is_ready():
+            return _core.Producer.buffer(self.view())
+        return _core.Producer.deferred(self.nbytes, self.view)
+
+    def is_ready(self) -> bool:
+        """Whether view() costs nothing, because it shows memory that is there."""
+        return False
 
     def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
         """Plans to write this tensor."""
@@ -120,6 +126,9 @@ class ArrayValue(Source):
     def view(self) -> Any:
         return self._native().reshape(-1).view(np.uint8)
 
+    def is_ready(self) -> bool:
+        return self.array.flags.c_contiguous and self.array.dtype.isnative
+
     def own(self) -> Any:
         return self.view().copy()
 
@@ -145,6 +154,11 @@ class TensorValue(Source):
 
     def own(self) -> Any:
         return self.view().copy()
+
+    def is_ready(self) -> bool:
+        from . import _tensors
+
+        return _tensors.lies_ready(self.tensor)
 
     def torch(self, *, own: bool) -> torch.Tensor:
         if self.tensor.device.type == "meta":

@@ -95,7 +95,7 @@ def add_tensor(writer: _core.Writer, name: str, tensor: torch.Tensor, param_id: 
         writer.add_deferred(name, dtype, shape, lambda: cpu_bytes(tensor), param_id)
         return
     item_bytes = tensor.element_size()
-    if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+    if lies_ready(tensor):
         writer.add_memory(name, dtype, shape, tensor.data_ptr(), tensor.numel() * item_bytes, tensor, param_id)
         return
     writer.add_strided(
@@ -112,6 +112,11 @@ def add_tensor(writer: _core.Writer, name: str, tensor: torch.Tensor, param_id: 
         negate=tensor.is_neg(),
         conjugate=tensor.is_conj(),
     )
+
+
+def lies_ready(tensor: torch.Tensor) -> bool:
+    """Whether the memory of a tensor holds its values as a file does."""
+    return tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
 def cpu_bytes(tensor: torch.Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""How much memory loading into a module takes: under a limit that a second copy of the model would exceed."""
+"""How much memory saving and loading take: under a limit that a second copy would exceed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ import pytest
 
 pytest.importorskip("torch")
 
+LIMIT = """
+import resource, sys
+
+def limit(allowed):
+    with open("/proc/self/status") as status:
+        used = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData"))
+    resource.setrlimit(resource.RLIMIT_DATA, (used + allowed, resource.RLIM_INFINITY))
+    try:
+        bytearray(allowed + (16 << 20))
+    except MemoryError:
+        return
+    sys.exit("the limit does not limit")
+"""
+
 # Eight matrices of 16 MiB. Arguments: folder, kind of store, device of the target.
 LOAD = """
-import resource, sys
 import torch
 import weightstore
 from weightstore import load_from, save_into
@@ -33,23 +46,42 @@ else:
         torch.nn.init.zeros_(layer.weight)
 store = getattr(weightstore, kind).from_file(folder + "/model.x")
 tensor = 16 << 20
-allowed = (9 if device == "meta" else 1) * tensor + (32 << 20)
-with open("/proc/self/status") as status:
-    used = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData"))
-resource.setrlimit(resource.RLIMIT_DATA, (used + allowed, resource.RLIM_INFINITY))
-try:
-    bytearray(allowed + tensor)
-except MemoryError:
-    pass
-else:
-    sys.exit("the limit does not limit")
+limit((9 if device == "meta" else 1) * tensor + (32 << 20))
 load_from(model, store)
 assert [layer.weight.double().sum().item() for layer in model] == sums
 """
 
 
+# A matrix of 64 MiB, transposed and halved on its way. Arguments: folder.
+CHAIN = """
+import torch
+import weightstore
+from weightstore import HalfPrecisionAdapter, PyTorchToBurnAdapter, SafetensorsStore, save_into
+
+def store(name):
+    chain = PyTorchToBurnAdapter().chain(HalfPrecisionAdapter())
+    return SafetensorsStore.from_file(sys.argv[1] + name).durable(False).with_to_adapter(chain)
+
+save_into(torch.nn.Linear(1024, 1024, bias=False), store("/first"))
+layer = torch.nn.Linear(4096, 4096, bias=False)
+limit(48 << 20)
+save_into(layer, store("/second"))
+resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+(saved,) = weightstore.open(sys.argv[1] + "/second").values()
+assert torch.equal(saved.torch(), layer.weight.detach().t().half())
+"""
+
+
+def run(script, *arguments):
+    child = subprocess.run([sys.executable, "-c", LIMIT + script, *arguments], capture_output=True, text=True)
+    assert child.returncode == 0, child.stderr
+
+
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize("kind", ["SafetensorsStore", "BurnpackStore"])
 def test_loading_needs_no_second_model(tmp_path, kind, device):
-    child = subprocess.run([sys.executable, "-c", LOAD, str(tmp_path), kind, device], capture_output=True, text=True)
-    assert child.returncode == 0, child.stderr
+    run(LOAD, str(tmp_path), kind, device)
+
+
+def test_a_chain_of_adapters_holds_no_copy_in_between(tmp_path):
+    run(CHAIN, str(tmp_path))
