@@ -102,7 +102,7 @@ Block* Core::try_acquire(std::size_t i) {
 
 Block* Core::present(std::size_t i, Garbage& garbage) {
   if (slots_[i].presence == Presence::kResident) return hit(i);
-  if (slots_[i].presence == Presence::kHeld) return resurrect(i, garbage);
+  if (slots_[i].presence == Presence::kHeld && !closed_) return resurrect(i, garbage);
   return nullptr;
 }
 
@@ -111,12 +111,11 @@ Block* Core::acquire(std::size_t i, Wait wait, const Progress& progress) {
   Lock lock(mutex_);
   note_pass(i);
   if (slots_[i].presence == Presence::kResident) return hit(i);
-  check_open();
   if (process_ != ::getpid()) adopt_after_fork();
   Patience patience(wait.value_or(default_wait_), progress);
   for (;;) {
-    if (Block* block = present(i, garbage)) return block;
     check_open();
+    if (Block* block = present(i, garbage)) return block;
     const LoadPtr load = enlist(i);
     if (const Failure failure = await(lock, load, patience, garbage)) {
       lock.unlock();

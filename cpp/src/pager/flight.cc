@@ -52,8 +52,8 @@ Failure Core::await(Lock& lock, const LoadPtr& load, Patience& patience, Garbage
   for (PagerStats* stats : {&totals_, &per_slot_[i]}) {
     stats->wait_ns += since(started);
     if (failure) ++stats->errors;
-    // It will be counted as what it comes to.
-    if (joined && !failure && load->result == nullptr) --stats->coalesced_waits;
+    // Begun anew, it will be counted as what it comes to; unless the counters have been reset meanwhile.
+    if (joined && !failure && load->result == nullptr && stats->coalesced_waits > 0) --stats->coalesced_waits;
   }
   return failure;
 }
