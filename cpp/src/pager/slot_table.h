@@ -15,14 +15,16 @@ namespace weightstore::pager {
 
 // The bytes of one tensor in memory. The table, every handle and every waiter has one reference; the last to drop its
 // reference gives the memory back.
-struct Block {
+//
+// What a hit and a release touch comes first, in one cache line: among many tensors it is not in the cache.
+struct alignas(64) Block {
   std::atomic<std::uint32_t> refs{0};
   std::uint32_t slot = 0;
-  std::uint64_t charge = 0;  // what it counts for in live_bytes
+  std::shared_ptr<Core> core;  // keeps the account that the memory goes back to
   ConstBytes bytes;
+  std::uint64_t charge = 0;   // what it counts for in live_bytes
   SharedMutableBytes buffer;  // where they are; or, zero copy,
   std::shared_ptr<const void> view_owner;
-  std::shared_ptr<Core> core;  // keeps the account that the memory goes back to
 
   // A reference to a block that the caller does not own one of; false when the last one is being dropped.
   bool try_reference() {
@@ -42,7 +44,7 @@ enum class Presence : std::uint8_t {
   kHeld,      // evicted, but somebody has a reference; the table remembers the block without one
 };
 
-struct Slot {
+struct alignas(32) Slot {
   Block* block = nullptr;
   std::uint64_t tick = 0;  // of the last use
   std::uint64_t hits = 0;
