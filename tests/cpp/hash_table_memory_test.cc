@@ -2,7 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <numeric>
 
 #include "check.h"
 #include "table_values.h"
@@ -59,6 +63,25 @@ TEST(a_small_table_is_small) {
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i * 997);
   lookup(table, ids, kDim, true);
   check_growth(before, 4 * kMegabyte);
+}
+
+// The system lets a process have some ten thousand.
+TEST(a_large_table_has_few_mappings) {
+  const auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+  };
+  TableOptions wide = options(64, 4096);
+  wide.stripes = 1;
+  HashTable table(wide);
+  Ids ids(8192);
+  const Floats rows(ids.size() * 64);
+  const auto before = mappings();
+  for (std::int64_t first = 0; first < 1 << 20; first += 8192) {
+    std::iota(ids.begin(), ids.end(), first);
+    table.insert(ids, bytes_of(rows));
+  }
+  if (kMeasured) CHECK(mappings() - before <= 64);  // for 264 MB: one for each huge page would be 132
 }
 
 TEST(a_snapshot_takes_what_is_written_meanwhile) {

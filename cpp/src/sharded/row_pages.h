@@ -94,6 +94,7 @@ class Column {
   std::vector<PageRef> pages_;
   std::vector<std::byte*> data_;  // of pages_, one step nearer
   SharedMutableBytes slab_;       // what is left of the last one
+  bool huge_slab_ = false;        // it lies on huge pages
 };
 
 }  // namespace weightstore::sharded
