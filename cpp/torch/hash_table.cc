@@ -40,10 +40,11 @@ std::string sizes_text(at::IntArrayRef sizes) {
 }
 
 // Contiguous ids, kept alive by the tensor.
-at::Tensor checked_ids(const at::Tensor& ids) {
+at::Tensor checked_ids(const at::Tensor& ids, const char* what = "ids") {
   if (ids.scalar_type() != c10::ScalarType::Long || ids.dim() != 1 || !ids.device().is_cpu()) {
-    throw invalid("ids are " + std::string(c10::toString(ids.scalar_type())) + " " + sizes_text(ids.sizes()) + " on " +
-                  ids.device().str() + "; expected int64 of one dimension on the CPU");
+    throw invalid(std::string(what) + " are " + std::string(c10::toString(ids.scalar_type())) + " " +
+                  sizes_text(ids.sizes()) + " on " + ids.device().str() +
+                  "; expected int64 of one dimension on the CPU");
   }
   return ids.contiguous();
 }
@@ -199,6 +200,22 @@ std::int64_t HashTable::write_slot(const std::string& name, const at::Tensor& id
   check_values(values, slot_info(slot), checked.numel());
   const at::Tensor contiguous = values.contiguous();
   return static_cast<std::int64_t>(table_->write_slot(slot, span_of(checked), bytes_of(contiguous)));
+}
+
+at::Tensor HashTable::read_slot_rows(const std::string& name, const at::Tensor& rows) const {
+  const at::Tensor checked = checked_ids(rows, "row numbers");
+  const std::size_t slot = table_->slot_index(name);
+  at::Tensor values = empty_rows(slot_info(slot), checked.numel());
+  table_->read_slot_rows(slot, span_of(checked), writable_bytes(values));
+  return values;
+}
+
+std::int64_t HashTable::write_slot_rows(const std::string& name, const at::Tensor& rows, const at::Tensor& values) {
+  const at::Tensor checked = checked_ids(rows, "row numbers");
+  const std::size_t slot = table_->slot_index(name);
+  check_values(values, slot_info(slot), checked.numel());
+  const at::Tensor contiguous = values.contiguous();
+  return static_cast<std::int64_t>(table_->write_slot_rows(slot, span_of(checked), bytes_of(contiguous)));
 }
 
 at::Tensor HashTable::ids() const { return tensor_of(table_->ids()); }

@@ -53,6 +53,9 @@ class HashTable : public torch::CustomClassHolder {
   at::Tensor contains(const at::Tensor& ids) const;
   at::Tensor read_slot(const std::string& name, const at::Tensor& ids) const;
   std::int64_t write_slot(const std::string& name, const at::Tensor& ids, const at::Tensor& values);
+  // By row numbers that lookup() gave.
+  at::Tensor read_slot_rows(const std::string& name, const at::Tensor& rows) const;
+  std::int64_t write_slot_rows(const std::string& name, const at::Tensor& rows, const at::Tensor& values);
 
   at::Tensor ids() const;
   std::int64_t size() const { return static_cast<std::int64_t>(table_->size()); }

@@ -44,6 +44,9 @@ void register_hash_table(torch::Library& m) {
       .def("contains", &HashTable::contains, "", {torch::arg("ids")})
       .def("read_slot", &HashTable::read_slot, "", {torch::arg("name"), torch::arg("ids")})
       .def("write_slot", &HashTable::write_slot, "", {torch::arg("name"), torch::arg("ids"), torch::arg("values")})
+      .def("read_slot_rows", &HashTable::read_slot_rows, "", {torch::arg("name"), torch::arg("rows")})
+      .def("write_slot_rows", &HashTable::write_slot_rows, "",
+           {torch::arg("name"), torch::arg("rows"), torch::arg("values")})
       .def("ids", &HashTable::ids)
       .def("size", &HashTable::size)
       .def("clear", &HashTable::clear)

@@ -128,6 +128,41 @@ TEST(touched_rows_are_kept_and_others_evicted) {
   CHECK(left == (Ids{2, 3}));
 }
 
+TEST(uses_are_counted_up_to_the_largest_number) {
+  HashTable table(options(1));
+  const Ids ids = {5};
+  lookup(table, ids, 1, true);
+  table.touch(ids, 1);
+  const std::size_t freq = table.slot_index("freq");
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  table.write_slot(freq, ids, bytes_of(Ids{kMost}));
+  table.touch(ids, 2);
+  CHECK_EQ(read_slot<std::int64_t>(table, freq, ids), Ids{kMost});
+}
+
+TEST(slots_by_row_number) {
+  HashTable table(options(2));
+  Ids ids;
+  for (std::int64_t i = 0; i < 300; ++i) ids.push_back(i * 7919 - 1000);
+  Ids rows(ids.size());
+  Floats values(2 * ids.size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  table.lookup(ids, true, rows, {});
+  CHECK_EQ(table.write_slot_rows(0, rows, bytes_of(values)), ids.size());
+  CHECK_EQ(lookup(table, ids, 2), values);
+  table.erase(Ids{ids[1]});
+  const auto epoch = table.snapshot()->epoch();
+  const Ids some = {rows[2], -1, rows[1], std::numeric_limits<std::int64_t>::max(), rows[2]};
+  Floats found(2 * some.size(), -1);
+  table.read_slot_rows(0, some, std::as_writable_bytes(std::span(found)));
+  CHECK_EQ(found, (Floats{4, 5, 0, 0, 0, 0, 0, 0, 4, 5}));
+  // Of equal rows the last wins, and the change is noted.
+  CHECK_EQ(table.write_slot_rows(0, some, bytes_of(Floats{1, 1, 2, 2, 3, 3, 4, 4, 5, 5})), std::size_t{2});
+  CHECK_EQ(lookup(table, Ids{ids[2]}, 2), (Floats{5, 5}));
+  CHECK_EQ(table.changed_since(epoch).changed, Ids{ids[2]});
+  CHECK_THROWS(Error, table.write_slot_rows(0, some, bytes_of(Floats{1})));
+}
+
 TEST(changes_since_an_epoch) {
   HashTable table(options(1));
   lookup(table, {1, 2, 3, 4}, 1, true);

@@ -110,6 +110,11 @@ class HashTable {
   // Unknown ids are passed over. Returns how many of `ids` were known.
   std::size_t write_slot(std::size_t slot, std::span<const std::int64_t> ids, ConstBytes values);
 
+  // The same by the row numbers that lookup() gave. Rows that are not there any more, and -1, count as unknown; a
+  // number whose row was erased may have been given to another id since.
+  void read_slot_rows(std::size_t slot, std::span<const std::int64_t> rows, MutableBytes values) const;
+  std::size_t write_slot_rows(std::size_t slot, std::span<const std::int64_t> rows, ConstBytes values);
+
   // Rows of a checkpoint: inserts ids once and copies all slots given. `ids` are as a file has them, without the
   // child's bits; those outside of the table's slice are passed over. Slots not given keep their values, or start as
   // their initializers say in new rows. Runs on the calling thread alone: loaders call it from several. Returns the

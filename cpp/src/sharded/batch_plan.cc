@@ -57,24 +57,4 @@ void StripeMap::refuse(std::int64_t id) const {
                                                text_of(slice_) + "; send it to the shard that owns it");
 }
 
-BatchPlan::BatchPlan(std::span<const std::int64_t> ids, const StripeMap& map)
-    : size_(ids.size()),
-      begins_(map.count() + 2),
-      ids_(std::make_unique_for_overwrite<std::int64_t[]>(ids.size())),
-      positions_(std::make_unique_for_overwrite<std::uint32_t[]>(ids.size())) {
-  const auto stripes = std::make_unique_for_overwrite<std::uint16_t[]>(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::size_t stripe = map.stripe_of(ids[i]);
-    stripes[i] = static_cast<std::uint16_t>(stripe);
-    ++begins_[stripe + 1];
-  }
-  for (std::size_t i = 1; i < begins_.size(); ++i) begins_[i] += begins_[i - 1];
-  std::vector<std::size_t> next(begins_.begin(), begins_.end() - 1);
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::size_t to = next[stripes[i]]++;
-    ids_[to] = ids[i];
-    positions_[to] = static_cast<std::uint32_t>(i);
-  }
-}
-
 }  // namespace weightstore::sharded

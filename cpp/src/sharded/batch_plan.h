@@ -55,7 +55,27 @@ class BatchPlan {
  public:
   static constexpr std::size_t kMaxIds = std::size_t{1} << 20;
 
-  BatchPlan(std::span<const std::int64_t> ids, const StripeMap& map);
+  // stripe_of(id) is below `stripes`, or `stripes` for ids that the table cannot hold.
+  template <class StripeOf>
+  BatchPlan(std::span<const std::int64_t> ids, std::size_t stripes, const StripeOf& stripe_of)
+      : size_(ids.size()),
+        begins_(stripes + 2),
+        ids_(std::make_unique_for_overwrite<std::int64_t[]>(ids.size())),
+        positions_(std::make_unique_for_overwrite<std::uint32_t[]>(ids.size())) {
+    const auto stripe_of_id = std::make_unique_for_overwrite<std::uint16_t[]>(ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const std::size_t stripe = stripe_of(ids[i]);
+      stripe_of_id[i] = static_cast<std::uint16_t>(stripe);
+      ++begins_[stripe + 1];
+    }
+    for (std::size_t i = 1; i < begins_.size(); ++i) begins_[i] += begins_[i - 1];
+    std::vector<std::size_t> next(begins_.begin(), begins_.end() - 1);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const std::size_t to = next[stripe_of_id[i]]++;
+      ids_[to] = ids[i];
+      positions_[to] = static_cast<std::uint32_t>(i);
+    }
+  }
 
   std::size_t size() const { return size_; }
   BatchPart part(std::size_t stripe) const {

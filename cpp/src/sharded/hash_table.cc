@@ -186,6 +186,35 @@ std::size_t HashTable::write_slot(std::size_t slot, std::span<const std::int64_t
   return known;
 }
 
+void HashTable::read_slot_rows(std::size_t slot, std::span<const std::int64_t> rows, MutableBytes values) const {
+  const auto lock = impl_->gate.together();
+  const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
+  check_count("values", values.size(), rows.size() * bytes);
+  impl_->for_row_parts(rows, [&](std::size_t i, const BatchPart& part, std::size_t first) {
+    std::byte* out = values.data() + first * bytes;
+    if (!impl_->is_stripe(i)) {
+      for (const std::uint32_t position : part.positions) std::memset(out + position * bytes, 0, bytes);
+      return;
+    }
+    const std::shared_lock stripe_lock(impl_->stripes[i]->mutex());
+    impl_->stripes[i]->read_rows(part, impl_->map.bits(), slot, out);
+  });
+}
+
+std::size_t HashTable::write_slot_rows(std::size_t slot, std::span<const std::int64_t> rows, ConstBytes values) {
+  const auto lock = impl_->gate.together();
+  const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
+  check_count("values", values.size(), rows.size() * bytes);
+  std::atomic<std::size_t> known{0};
+  impl_->for_row_parts(rows, [&](std::size_t i, const BatchPart& part, std::size_t first) {
+    if (!impl_->is_stripe(i)) return;
+    const std::unique_lock stripe_lock(impl_->stripes[i]->mutex());
+    known +=
+        impl_->stripes[i]->write_rows(part, impl_->map.bits(), {slot, values.data() + first * bytes}, impl_->epoch);
+  });
+  return known;
+}
+
 std::size_t HashTable::load_rows(std::size_t child, std::span<const std::int64_t> ids,
                                  std::span<const SlotBytes> slots) {
   const auto lock = impl_->gate.together();

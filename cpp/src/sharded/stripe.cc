@@ -221,6 +221,37 @@ std::size_t Stripe::write(const BatchPart& part, const SlotValues& values, std::
   return known;
 }
 
+void Stripe::read_rows(const BatchPart& numbers, unsigned bits, std::size_t slot, std::byte* out) const {
+  const Column& column = slots_[slot];
+  const std::uint64_t bytes = column.shape().row_bytes();
+  const auto row_at = [&](std::size_t i) { return static_cast<std::uint64_t>(numbers.ids[i]) >> bits; };
+  for (std::size_t i = 0; i < numbers.ids.size(); ++i) {
+    const std::size_t ahead = i + kGroup / 4;
+    if (ahead < numbers.ids.size() && is_live(row_at(ahead))) {
+      prefetch_row<0>(column.row(static_cast<std::uint32_t>(row_at(ahead))), bytes);
+    }
+    std::byte* to = out + numbers.positions[i] * bytes;
+    if (is_live(row_at(i))) {
+      copy_row(to, column.row(static_cast<std::uint32_t>(row_at(i))), bytes);
+    } else {
+      std::memset(to, 0, bytes);
+    }
+  }
+}
+
+std::size_t Stripe::write_rows(const BatchPart& numbers, unsigned bits, const SlotValues& values, std::uint32_t epoch) {
+  // Through their ids, whose entries note the change.
+  std::vector<std::int64_t> ids;
+  std::vector<std::uint32_t> positions;
+  for (std::size_t i = 0; i < numbers.ids.size(); ++i) {
+    const std::uint64_t row = static_cast<std::uint64_t>(numbers.ids[i]) >> bits;
+    if (!is_live(row)) continue;
+    ids.push_back(id_of(static_cast<std::uint32_t>(row)));
+    positions.push_back(numbers.positions[i]);
+  }
+  return write({ids, positions}, values, epoch);
+}
+
 std::size_t Stripe::touch(const BatchPart& part, std::size_t version, std::size_t freq, std::int64_t step,
                           std::uint32_t epoch) {
   std::size_t known = 0;
@@ -231,7 +262,9 @@ std::size_t Stripe::touch(const BatchPart& part, std::size_t version, std::size_
         entry->epoch = epoch;
         store_int64(slots_[version].writable_row(entry->row()), step);
         std::byte* count = slots_[freq].writable_row(entry->row());
-        store_int64(count, load_int64(count) + 1);
+        // A checkpoint may have any number in it.
+        const std::int64_t before = load_int64(count);
+        store_int64(count, before + (before < std::numeric_limits<std::int64_t>::max() ? 1 : 0));
         ++known;
       });
   return known;

@@ -75,6 +75,9 @@ class Stripe {
   void gather(const BatchPart& part, std::size_t slot, const std::uint32_t* rows, std::byte* out) const;
   // Returns how many ids were known.
   std::size_t write(const BatchPart& part, const SlotValues& values, std::uint32_t epoch);
+  // The same for rows, by numbers whose lowest `bits` are the stripe's. Those that are not live count as unknown.
+  void read_rows(const BatchPart& numbers, unsigned bits, std::size_t slot, std::byte* out) const;
+  std::size_t write_rows(const BatchPart& numbers, unsigned bits, const SlotValues& values, std::uint32_t epoch);
   std::size_t touch(const BatchPart& part, std::size_t version, std::size_t freq, std::int64_t step,
                     std::uint32_t epoch);
   // Returns how many rows there were.
@@ -99,6 +102,7 @@ class Stripe {
   template <class Visit>
   void for_each_live(Visit visit) const;
   std::int64_t id_of(std::uint32_t row) const;
+  bool is_live(std::uint64_t row) const { return row < rows_ && (live_[row / 64] >> (row % 64) & 1) != 0; }
   std::uint32_t new_row();
   void erase_entry(IdIndex::Entry* entry, std::uint32_t epoch);
   void log_erasure(std::int64_t id, std::uint32_t epoch);

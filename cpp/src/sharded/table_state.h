@@ -70,6 +70,11 @@ struct HashTable::Impl {
     return row == sharded::kNoRow ? -1 : static_cast<std::int64_t>((std::uint64_t{row} << map.bits()) | stripe);
   }
 
+  // The stripe of a row number, or a number that is no stripe's.
+  std::size_t stripe_of_row(std::int64_t number) const {
+    return number < 0 ? map.count() : static_cast<std::uint64_t>(number) & (map.count() - 1);
+  }
+
   std::uint64_t erase_below(std::size_t slot, std::int64_t limit);
 
   static constexpr std::size_t kParallelIds = 16384;  // below, starting threads costs more than it gains
@@ -79,8 +84,19 @@ struct HashTable::Impl {
   // that is no stripe's.
   template <class Work>
   void for_parts(std::span<const std::int64_t> ids, bool parallel, Work work) const {
+    for_parts(ids, parallel, [this](std::int64_t id) { return map.stripe_of(id); }, work);
+  }
+  // The same for a batch of row numbers.
+  template <class Work>
+  void for_row_parts(std::span<const std::int64_t> rows, Work work) const {
+    for_parts(rows, true, [this](std::int64_t number) { return stripe_of_row(number); }, work);
+  }
+
+  template <class StripeOf, class Work>
+  void for_parts(std::span<const std::int64_t> ids, bool parallel, StripeOf stripe_of, Work work) const {
     for (std::size_t first = 0; first < ids.size(); first += sharded::BatchPlan::kMaxIds) {
-      const sharded::BatchPlan plan(ids.subspan(first, std::min(sharded::BatchPlan::kMaxIds, ids.size() - first)), map);
+      const sharded::BatchPlan plan(ids.subspan(first, std::min(sharded::BatchPlan::kMaxIds, ids.size() - first)),
+                                    map.count(), stripe_of);
       for_stripes(parallel && plan.size() >= kParallelIds, [&](std::size_t stripe) {
         const sharded::BatchPart part = plan.part(stripe);
         if (!part.ids.empty()) work(stripe, part, first);
