@@ -32,6 +32,8 @@ constexpr TypePair kTypes[] = {
     {DType::kF32, c10::ScalarType::Float},
     {DType::kF64, c10::ScalarType::Double},
     {DType::kC64, c10::ScalarType::ComplexFloat},
+    {DType::kC32, c10::ScalarType::ComplexHalf},
+    {DType::kC128, c10::ScalarType::ComplexDouble},
     {DType::kF8_E5M2, c10::ScalarType::Float8_e5m2},
     {DType::kF8_E4M3, c10::ScalarType::Float8_e4m3fn},
     {DType::kF8_E8M0, c10::ScalarType::Float8_e8m0fnu},
@@ -125,6 +127,11 @@ bool is_plain_memory(const at::Tensor& tensor) {
 
 NewTensor new_tensor(const std::string& name, const at::Tensor& tensor) {
   const TensorInfo info = info_of(name, tensor);
+  if (!in_safetensors(info.dtype)) {
+    throw Error(ErrorCode::kUnsupported, "SafeTensors has no elements of " + std::string(name_of(info.dtype)) +
+                                             (tensor.is_complex() ? "; save torch.view_as_real() of it" : ""))
+        .in_tensor(name);
+  }
   if (tensor.device().is_meta()) {
     throw Error(ErrorCode::kInvalidArgument, "is on the meta device: it has a shape but no values").in_tensor(name);
   }

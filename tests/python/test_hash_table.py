@@ -130,6 +130,23 @@ def test_touch_and_evict() -> None:
     assert sorted(table.ids().tolist()) == [4, 5]
 
 
+def test_slots_by_row_number() -> None:
+    table = make_table(2)
+    table.add_slot("moment", [2], torch.float32, 0.5)
+    ids = torch.randperm(500) * 7919
+    rows, _ = table.lookup(ids, True)
+    moments = torch.randn(500, 2)
+    assert table.write_slot_rows("moment", rows, moments) == 500
+    assert torch.equal(table.read_slot("moment", ids), moments)
+    assert torch.equal(table.read_slot_rows("moment", rows.flip(0)), moments.flip(0))
+    unknown = torch.tensor([-1, 2**62, int(rows[3])])
+    assert torch.equal(table.read_slot_rows("moment", unknown), torch.stack([torch.zeros(2)] * 2 + [moments[3]]))
+    assert table.write_slot_rows("moment", unknown, torch.ones(3, 2)) == 1
+    epoch = table.snapshot().epoch()
+    assert table.write_slot_rows("moment", rows[:2], torch.ones(2, 2)) == 2
+    assert sorted(table.changed_since(epoch)[0].tolist()) == sorted(ids[:2].tolist())
+
+
 def test_snapshots_and_changes() -> None:
     table = make_table(1)
     table.insert(ids_of(1, 2, 3), torch.tensor([[1.0], [2.0], [3.0]]))
@@ -201,7 +218,11 @@ def test_errors_say_what_was_expected() -> None:
     with pytest.raises(RuntimeError, match="begin < end"):
         make_table(4, slice_begin=7, slice_end=7)
     with pytest.raises(RuntimeError, match="a table can hold"):
+        make_table(4, torch.qint8)
+    with pytest.raises(RuntimeError, match="cannot have elements of C128"):
         make_table(4, torch.complex128)
+    with pytest.raises(RuntimeError, match=r"row numbers are Int.*expected int64"):
+        table.read_slot_rows("embedding", torch.zeros(1, dtype=torch.int32))
     with pytest.raises(RuntimeError, match="0 or more"):
         table.reserve(-1)
     assert table.size() == 0
