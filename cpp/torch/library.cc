@@ -87,7 +87,9 @@ void register_checkpoints(torch::Library& m) {
            {torch::arg("path"), torch::arg("parallel"), torch::arg("hashtables"), torch::arg("tensors")})
       .def("configure", &LoaderHolder::configure, "", {torch::arg("options")})
       .def("default_load_info", &LoaderHolder::default_load_info)
-      .def("load", &LoaderHolder::load, "", {torch::arg("info")});
+      .def("load", &LoaderHolder::load, "", {torch::arg("info")})
+      .def("progress", &LoaderHolder::progress)
+      .def("cancel", &LoaderHolder::cancel);
 
   m.class_<CheckpointReader>("CheckpointReader")
       .def(torch::init<const std::string&>(), "", {torch::arg("path")})

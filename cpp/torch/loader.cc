@@ -14,7 +14,7 @@ namespace weightstore::torch_bridge {
 LoaderHolder::LoaderHolder(std::string path, std::int64_t parallel, TableDict tables, TensorDict tensors)
     : path_(std::move(path)), parallel_(parallel), tables_(std::move(tables)), tensors_(std::move(tensors)) {
   guarded([&] {
-    std::vector<std::pair<at::Tensor, at::Tensor>> staged;
+    Staged staged;
     core(staged);
   });
 }
@@ -23,7 +23,7 @@ void LoaderHolder::configure(const std::string& options) {
   guarded([&] { options_ = load_options_from_json(options); });
 }
 
-weightstore::Loader LoaderHolder::core(std::vector<std::pair<at::Tensor, at::Tensor>>& staged) const {
+weightstore::Loader LoaderHolder::core(Staged& staged) const {
   std::vector<std::shared_ptr<weightstore::HashTable>> tables;
   for (const auto& entry : tables_) tables.push_back(entry.value()->core());
   std::vector<LoadTarget> targets;
@@ -32,7 +32,6 @@ weightstore::Loader LoaderHolder::core(std::vector<std::pair<at::Tensor, at::Ten
     if (!is_plain_memory(tensor)) {
       at::Tensor copy =
           at::empty(tensor.sizes(), tensor.options().device(at::kCPU).memory_format(at::MemoryFormat::Contiguous));
-      copy.copy_(tensor);  // what is not loaded stays as it is
       staged.emplace_back(tensor, copy);
       tensor = copy;
     }
@@ -48,16 +47,19 @@ weightstore::Loader LoaderHolder::core(std::vector<std::pair<at::Tensor, at::Ten
 
 std::string LoaderHolder::default_load_info() const {
   return guarded([&] {
-    std::vector<std::pair<at::Tensor, at::Tensor>> staged;
+    Staged staged;
     return core(staged).default_load_info();
   });
 }
 
-void LoaderHolder::load(const std::string& info) const {
+void LoaderHolder::load(const std::string& info) {
   guarded([&] {
-    std::vector<std::pair<at::Tensor, at::Tensor>> staged;
+    Staged staged;
     weightstore::Loader loader = core(staged);
-    loader.configure(options_);
+    for (auto& [target, copy] : staged) copy.copy_(target);  // what is not loaded stays as it is
+    LoadOptions options = options_;
+    options.progress = progress_.begin();
+    loader.configure(std::move(options));
     loader.load(info);
     for (auto& [target, copy] : staged) target.copy_(copy);
   });

@@ -6,14 +6,18 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
+#include "job_progress.h"
 #include "saver.h"
 #include "weightstore/loader.h"
 
 namespace weightstore::torch_bridge {
 
-// Thread-compatible. Tensors may be of any layout and on any device; those that are not row-major on the CPU are loaded
-// by way of a copy.
+// Thread-compatible, except for progress() and cancel(), which are for other threads while load() runs. Tensors may be
+// of any layout and on any device; those that are not row-major on the CPU are loaded by way of a copy.
 class LoaderHolder : public torch::CustomClassHolder {
  public:
   LoaderHolder(std::string path, std::int64_t parallel, TableDict tables, TensorDict tensors);
@@ -21,17 +25,25 @@ class LoaderHolder : public torch::CustomClassHolder {
   // JSON, as load_options_from_json() takes it.
   void configure(const std::string& options);
   std::string default_load_info() const;
-  void load(const std::string& info) const;
+  void load(const std::string& info);
+
+  // Bytes read and bytes in all of the load that is running.
+  std::tuple<std::int64_t, std::int64_t> progress() const { return progress_.get(); }
+  void cancel() { progress_.cancel(); }
 
  private:
-  // A loader over this memory, which the copies among `staged` own.
-  weightstore::Loader core(std::vector<std::pair<at::Tensor, at::Tensor>>& staged) const;
+  // A tensor, and row-major memory on the CPU in its stead.
+  using Staged = std::vector<std::pair<at::Tensor, at::Tensor>>;
+
+  // A loader into the tensors' memory, or into that of `staged`, which has nothing in it yet.
+  weightstore::Loader core(Staged& staged) const;
 
   const std::string path_;
   const std::int64_t parallel_;
   const TableDict tables_;
   const TensorDict tensors_;
   LoadOptions options_;
+  JobProgress progress_;
 };
 
 }  // namespace weightstore::torch_bridge

@@ -48,14 +48,9 @@ void SaverHolder::save(const BlockList& blocks) {
   guarded([&] {
     std::vector<WriteBlock> core_blocks;
     for (const auto& block : blocks) core_blocks.push_back(block->block());
-    cancelled_ = false;
     weightstore::Saver saver = saver_;
     SaveOptions options = saver_.options();
-    options.progress = [&](std::uint64_t done, std::uint64_t total, std::string_view) {
-      done_ = static_cast<std::int64_t>(done);
-      total_ = static_cast<std::int64_t>(total);
-      return !cancelled_;
-    };
+    options.progress = progress_.begin();
     saver.configure(std::move(options));
     saver.save(core_blocks);
   });

@@ -4,7 +4,6 @@
 
 #include <torch/custom_class.h>
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "hash_table.h"
+#include "job_progress.h"
 #include "weightstore/saver.h"
 
 namespace weightstore::torch_bridge {
@@ -53,14 +53,12 @@ class SaverHolder : public torch::CustomClassHolder {
   void save(const BlockList& blocks);
 
   // Bytes written and bytes in all of the save that is running.
-  std::tuple<std::int64_t, std::int64_t> progress() const { return {done_.load(), total_.load()}; }
-  void cancel() { cancelled_ = true; }
+  std::tuple<std::int64_t, std::int64_t> progress() const { return progress_.get(); }
+  void cancel() { progress_.cancel(); }
 
  private:
   weightstore::Saver saver_;
-  std::atomic<std::int64_t> done_ = 0;
-  std::atomic<std::int64_t> total_ = 0;
-  std::atomic<bool> cancelled_ = false;
+  JobProgress progress_;
 };
 
 }  // namespace weightstore::torch_bridge

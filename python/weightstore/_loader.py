@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import _torch_library
+from . import _interruptible, _torch_library
+from ._progress import Progress
 from ._saver import _as_dict
 from ._torch_errors import translated
 
@@ -25,6 +26,8 @@ class Loader:
     filter_func: gets the load info, {destination: {source: [columns]}}, and returns what is to be loaded.
     strict: what is missing in the checkpoint, or there and not among the targets, is an error.
     verify: compare the checksums of what is read.
+    progress: called as progress(done, total, name) in bytes; returning False or raising cancels, and so does Ctrl-C. What
+        was loaded by then stays. True: a tqdm bar.
     """
 
     def __init__(
@@ -37,11 +40,13 @@ class Loader:
         *,
         strict: bool = True,
         verify: bool = False,
+        progress: Progress | bool | None = None,
     ) -> None:
         import torch
 
         _torch_library.load()
         self._filter_func = filter_func
+        self._progress = progress
         with translated():
             self._impl = torch.classes.store.Loader(
                 os.fspath(checkpoint_path), parallel, dict(hashtables or {}), _as_dict(tensors)
@@ -55,8 +60,7 @@ class Loader:
 
     def load(self) -> None:
         info = self._filter_func(self.default_load_info())
-        with translated():
-            self._impl.load(json.dumps(info))
+        _interruptible.run(self._impl, lambda: self._impl.load(json.dumps(info)), self._progress)
 
 
 class CheckpointReader:

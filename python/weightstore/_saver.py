@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _torch_library, errors
-from ._progress import Progress, reporting
+from . import _interruptible, _torch_library, errors
+from ._progress import Progress
 from ._torch_errors import translated
 
 if TYPE_CHECKING:
     import torch
 
-_POLL_SECONDS = 0.05
+_LONGEST_TIMEOUT = 31_536_000.0  # a year: JSON has no infinity
 
 
 class Saver:
@@ -36,7 +36,9 @@ class Saver:
     attempt: an id that is the same on all shards and new for every save, such as the step. By default the shards agree
         about one through torch.distributed where that is initialised, else by waiting for shard 0.
     timeout: seconds to wait for other shards.
-    progress: called as progress(done, total, name) in bytes; returning False cancels. True: a tqdm bar.
+    progress: called as progress(done, total, name) in bytes; returning False or raising cancels. True: a tqdm bar.
+
+    Ctrl-C ends a save too. Whatever ends it, the checkpoint that was there before stays.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Saver:
             "checksum": checksum,
             "max_block_bytes": max_block_bytes or 0,
             "overwrite": overwrite,
-            "timeout": float(timeout),
+            "timeout": min(float(timeout), _LONGEST_TIMEOUT),
         }
         self._staging: dict[str, torch.Tensor] = {}
         self._running: Future[None] | None = None
@@ -89,12 +91,7 @@ class Saver:
             self._configure(self._agreed_attempt())
             blocks = self._impl.make_write_blocks(self._hashtables, self._tensors)
         blocks = self._filter_func(blocks)
-        with reporting(self._progress) as report:
-            if report is None:
-                with translated():
-                    self._impl.save(blocks)
-            else:
-                self._save_reporting(blocks, report)
+        _interruptible.run(self._impl, lambda: self._impl.save(blocks), self._progress)
 
     def save_async(self) -> Future[None]:
         """Captures tables and tensors as they are now and saves them in the background. Tensors are copied, into memory
@@ -111,12 +108,7 @@ class Saver:
 
         def run() -> None:
             try:
-                with reporting(self._progress) as report:
-                    if report is None:
-                        with translated():
-                            self._impl.save(blocks)
-                    else:
-                        self._save_reporting(blocks, report)
+                _interruptible.run(self._impl, lambda: self._impl.save(blocks), self._progress)
             except BaseException as error:
                 future.set_exception(error)
             else:
@@ -155,33 +147,6 @@ class Saver:
                 self._staging[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
             self._staging[name].copy_(tensor.detach())
         return {name: self._staging[name] for name in self._tensors}
-
-    def _save_reporting(self, blocks: list[Any], report: Progress) -> None:
-        failure: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                with translated():
-                    self._impl.save(blocks)
-            except BaseException as error:
-                failure.append(error)
-
-        worker = threading.Thread(target=run, name="weightstore-save")
-        worker.start()
-        try:
-            while worker.is_alive():
-                worker.join(_POLL_SECONDS)
-                done, total = self._impl.progress()
-                if worker.is_alive() and report(done, total, "") is False:
-                    self._impl.cancel()
-        except BaseException:
-            self._impl.cancel()
-            worker.join()
-            raise
-        if failure:
-            raise failure[0]
-        done, total = self._impl.progress()
-        report(done, total, "")
 
 
 def split_sparse_dense_state_dict(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

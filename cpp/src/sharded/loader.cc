@@ -224,7 +224,8 @@ void Loader::load(std::string_view info) const try {
         }
       },
       [&] { report(std::min(done.load(), total - 1), "tables"); });
-  report(total, "");
+  // It is done, and cannot be cancelled any more.
+  if (options_.progress) options_.progress(total, total, "");
 } catch (Error& error) {
   error.in_file(path_.native());
   throw;

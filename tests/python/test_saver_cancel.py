@@ -1,0 +1,147 @@
+"""Saves and loads that are watched, and ended by whoever watches or by Ctrl-C."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import weightstore  # noqa: E402
+from weightstore import _interruptible, _torch_library  # noqa: E402
+
+try:
+    _torch_library.library_path()
+except ImportError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+
+class Enough(Exception):
+    pass
+
+
+def endless_save(path: Path, layout: str, progress: Any) -> weightstore.Saver:
+    """Shard 0 of two, the other of which never comes."""
+    tensors = {"w": torch.zeros(1000)}
+    return weightstore.Saver(
+        0,
+        2,
+        2,
+        path,
+        tensors=tensors,
+        layout=layout,
+        overwrite=layout == "recis",
+        progress=progress,
+        timeout=float("inf"),
+    )
+
+
+def answer_false(done: int, total: int, name: str) -> bool:
+    return False
+
+
+def answer_with_an_error(done: int, total: int, name: str) -> bool:
+    raise Enough
+
+
+@pytest.mark.parametrize("layout", ["plain", "recis"])
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [(answer_false, weightstore.errors.OperationCancelled), (answer_with_an_error, Enough)],
+)
+def test_a_save_is_cancelled(tmp_path: Path, layout: str, progress: Any, expected: type) -> None:
+    path = tmp_path / "checkpoint"
+    weightstore.Saver(path=path, tensors={"w": torch.ones(3)}, layout=layout).save()
+    before = sorted(path.iterdir())
+    with pytest.raises(expected):
+        endless_save(path, layout, progress).save()
+    with pytest.raises(expected):
+        endless_save(path, layout, progress).save_async().result(60)
+    assert sorted(path.iterdir()) == before
+    assert list(tmp_path.iterdir()) == [path]
+    assert torch.equal(weightstore.CheckpointReader(path).read_tensor("w"), torch.ones(3))
+
+
+def test_ctrl_c_ends_a_save(tmp_path: Path) -> None:
+    code = """
+import signal, sys, threading, time
+import torch, weightstore
+signal.signal(signal.SIGINT, signal.default_int_handler)
+saver = weightstore.Saver(0, 2, 2, sys.argv[1], tensors={"w": torch.zeros(1000)}, timeout=3600)
+threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+try:
+    saver.save()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    result = subprocess.run([sys.executable, "-c", code, tmp_path / "c"], capture_output=True, text=True, timeout=120)
+    assert result.stdout == "interrupted\n", result.stderr
+    assert list((tmp_path / "c").iterdir()) == []
+
+
+class Job:
+    """What `_interruptible.run` takes for a saver or loader that works until it is cancelled."""
+
+    def __init__(self) -> None:
+        self._cancelled = threading.Event()
+
+    def progress(self) -> tuple[int, int]:
+        return 1, 2
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def work(self) -> None:
+        assert self._cancelled.wait(60)
+        raise RuntimeError("was cancelled")
+
+
+def test_whoever_watches_ends_a_call() -> None:
+    job = Job()
+    with pytest.raises(RuntimeError, match="was cancelled"):
+        _interruptible.run(job, job.work, answer_false)
+    job = Job()
+    with pytest.raises(Enough):
+        _interruptible.run(job, job.work, answer_with_an_error)
+
+
+def test_a_load_is_watched(tmp_path: Path) -> None:
+    table = torch.classes.store.HashTable("user", [4], torch.float32)
+    table.insert(torch.arange(1000), torch.ones(1000, 4))
+    weightstore.Saver(path=tmp_path, hashtables={"user": table}, tensors={"w": torch.ones(100, 3).T}).save()
+    seen: list[tuple[int, int, str]] = []
+    target = torch.classes.store.HashTable("user", [4], torch.float32)
+    w = torch.zeros(3, 100)
+    weightstore.Loader(tmp_path, {"user": target}, {"w": w}, progress=lambda *call: seen.append(call)).load()
+    assert seen[-1][:2] == (1000 * 24 + 1200, 1000 * 24 + 1200)
+    assert target.size() == 1000
+    assert w.eq(1).all()
+    with pytest.raises(TypeError, match="progress"):
+        weightstore.Loader(tmp_path, {"user": target}, {"w": w}, progress=3).load()  # type: ignore[arg-type]
+
+
+def test_other_threads_run_meanwhile(tmp_path: Path) -> None:
+    """The interpreter is not held while a shard waits for the others."""
+    saver = weightstore.Saver(1, 2, 1, tmp_path, timeout=0.3)
+    counted = 0
+    done = threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not done.wait(0.001):
+            counted += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        with pytest.raises(RuntimeError, match="shard 0 did not begin"):
+            saver._impl.save([])
+    finally:
+        done.set()
+        thread.join()
+    assert counted > 3
