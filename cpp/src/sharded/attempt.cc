@@ -30,11 +30,6 @@ std::string numbered(const char* pattern, std::uint64_t n) {
   return text.data();
 }
 
-bool is_attempt(std::string_view text) {
-  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-  return !text.empty() && text.size() <= kMaxAttempt && text.find_first_not_of(kAllowed) == std::string_view::npos;
-}
-
 // Takes `mark` and the digits behind it off the end of `text`, if that is how it ends.
 bool remove_number(std::string_view& text, std::string_view mark) {
   const std::size_t digits = text.find_last_not_of("0123456789") + 1;
@@ -55,6 +50,11 @@ int try_lock(int fd, int operation, io::FileOps& ops) {
 }
 
 }  // namespace
+
+bool is_attempt(std::string_view text) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  return !text.empty() && text.size() <= kMaxAttempt && text.find_first_not_of(kAllowed) == std::string_view::npos;
+}
 
 void check_attempt(std::string_view attempt) {
   if (is_attempt(attempt)) return;
@@ -163,6 +163,7 @@ HeldFile publish_attempt(const std::filesystem::path& directory, std::string_vie
 }
 
 std::string wait_for_attempt(const std::filesystem::path& directory, std::chrono::milliseconds timeout,
+                             const std::function<bool(const std::string&)>& took_part,
                              const std::function<void()>& watch, io::FileOps& ops) {
   const std::string path = (directory / kToken).native();
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -175,14 +176,16 @@ std::string wait_for_attempt(const std::filesystem::path& directory, std::chrono
         length = io::read_up_to(ops, fd, std::as_writable_bytes(std::span(text)), 0, path);
       } catch (const Error&) {
       }
-      const bool alive = try_lock(fd, LOCK_SH, ops) != 0;
+      const std::string attempt(text.data(), length);
+      const bool is_new = is_attempt(attempt) && !took_part(attempt);
+      // Last: shard 0 lets go of its token before it removes the records that tell who took part.
+      const bool alive = same_file(fd, path, ops) && try_lock(fd, LOCK_SH, ops) != 0;
       io::close_quietly(ops, fd);
-      const std::string_view attempt(text.data(), length);
-      if (alive && is_attempt(attempt)) return std::string(attempt);
+      if (alive && is_new) return attempt;
     }
     if (watch) watch();
     if (std::chrono::steady_clock::now() >= deadline) {
-      throw Error(ErrorCode::kIo, "shard 0 did not begin to save here within " + std::to_string(timeout.count()) +
+      throw Error(ErrorCode::kIo, "shard 0 did not begin a save here within " + std::to_string(timeout.count()) +
                                       " ms; start it, or give all shards the same `attempt`")
           .in_file(directory.native())
           .with_errno(ETIMEDOUT);

@@ -17,7 +17,9 @@ namespace weightstore::sharded {
 // What polls another shard's progress looks this often.
 inline constexpr auto kPollInterval = std::chrono::milliseconds(20);
 
-// Throws Error(kInvalidArgument) unless `attempt` is 1 to 64 letters, digits, '-', '_' and '.'.
+// 1 to 64 letters, digits, '-', '_' and '.'.
+bool is_attempt(std::string_view text);
+// Throws Error(kInvalidArgument) unless it is one.
 void check_attempt(std::string_view attempt);
 
 // ".weightstore-save.<rest>": everything a save puts beside a checkpoint begins like this.
@@ -66,8 +68,10 @@ class HeldFile {
 HeldFile lock_directory(const std::filesystem::path& directory, io::FileOps& ops);
 // Tells the other shards the attempt's id.
 HeldFile publish_attempt(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops);
-// The id that a living shard 0 has published, as soon as there is one. Throws Error(kIo) after `timeout`.
+// The id that a living shard 0 has published and that is new to us, as soon as there is one. Ids for which `took_part`
+// are of a save to which this shard has given its part already. Throws Error(kIo) after `timeout`.
 std::string wait_for_attempt(const std::filesystem::path& directory, std::chrono::milliseconds timeout,
+                             const std::function<bool(const std::string&)>& took_part,
                              const std::function<void()>& watch, io::FileOps& ops);
 
 }  // namespace weightstore::sharded

@@ -1,18 +1,16 @@
 // A save is committed in these steps. All shards take part in 1 to 3, shard 0 alone in the others.
 //
 //  1. Everybody knows the attempt's id: it was given, or shard 0 has published it in a file that it holds locked, so
-//  that
-//     nobody follows a dead one. Shard 0 holds the directory's lock, which keeps a second save out, and has removed
-//     what dead attempts left.
+//     that nobody follows a dead one; nor does a shard that has a record of it already, and came for the next save.
+//     Shard 0 holds the directory's lock, which keeps a second save out, and has removed what dead attempts left.
 //  2. Data files are written, checked, synced, under names that carry the attempt and that nothing else has.
 //  3. The shard's record is written: attempt, files with sizes and checksums of their headers, blocks. A shard that
-//  fails
-//     writes the reason instead.
+//     fails writes the reason instead.
 //  4. Shard 0 waits for the records of this attempt. A record counts when every file that it names is there and whole.
+//     Then it lets go of what it published, before it removes any of them.
 //  5. The records are merged; blocks that two shards both have are refused.
 //  6. plain: the index is replaced, atomically. This is the commit: before it the old checkpoint is loaded, after it
-//  the
-//     new one.
+//     the new one.
 //     recis: the names that data files will get are written to a journal; the files are renamed, tensorkey.json and the
 //     description are written, and last the index. This is the commit.
 //  7. recis, over a checkpoint that is there: 2 to 6 happened in a directory beside it, and the two directories are
@@ -50,11 +48,13 @@ bool is_there(const std::filesystem::path& path) {
 }
 
 // Why the part that a record describes cannot be used; empty when it can.
-std::string problem_of(const ShardRecord& record, const ShardRecord& own, const std::filesystem::path& work,
-                       io::FileOps& ops) {
-  if (record.attempt != own.attempt || record.shard_num != own.shard_num || record.layout != own.layout) {
-    return "its record is of another save (attempt '" + printable(record.attempt) + "', " +
-           std::to_string(record.shard_num) + " shards, layout " + std::string(to_string(record.layout)) + ")";
+std::string problem_of(const ShardRecord& record, std::uint64_t shard, const ShardRecord& own,
+                       const std::filesystem::path& work, io::FileOps& ops) {
+  if (record.attempt != own.attempt || record.shard != shard || record.shard_num != own.shard_num ||
+      record.layout != own.layout) {
+    return "its record is of another save (attempt '" + printable(record.attempt) + "', shard " +
+           std::to_string(record.shard) + " of " + std::to_string(record.shard_num) + ", layout " +
+           std::string(to_string(record.layout)) + ")";
   }
   for (const RecordedFile& file : record.files) {
     if (file.name.find('/') != std::string::npos) return "its record names the file '" + printable(file.name) + "'";
@@ -99,6 +99,14 @@ void commit_recis(const SavePlace& place, std::span<const ShardRecord> records, 
   Value::List journal;
   for (const auto& [from, to] : renames) journal.push_back(to);
   for (const auto& [name, text] : json) journal.push_back(name);
+  // What the journal names is removed when the commit fails: it must be ours.
+  for (const Value& name : journal) {
+    const std::filesystem::path path = place.work / *name.get_if<std::string>();
+    if (!is_there(path)) continue;
+    throw Error(ErrorCode::kConflict, "the file exists, and is no part of a checkpoint; move it away")
+        .in_file(path.native())
+        .with_errno(EEXIST);
+  }
   ops.reached("records merged");
   io::write_text_file(place.work / kJournal, json_encode(journal), {options.durable, true}, ops);
   ops.reached("journal written");
@@ -114,11 +122,16 @@ void commit_recis(const SavePlace& place, std::span<const ShardRecord> records, 
       io::write_text_file(place.work / name, text, {options.durable, false}, ops);
     }
   } catch (...) {
-    // The other shards' files get their old names back, so that shard 0 may try again.
+    // The other shards' files get their old names back, so that shard 0 may try again. Should that fail too, the
+    // journal stays for the next save.
     if (!is_there(place.work / kRecisIndex)) {
-      for (const auto& [from, to] : renames) ops.rename_new((place.work / to).c_str(), (place.work / from).c_str());
       for (const auto& [name, text] : json) ops.unlink((place.work / name).c_str());
-      ops.unlink((place.work / kJournal).c_str());
+      bool undone = true;
+      for (const auto& [from, to] : renames) {
+        ops.rename_new((place.work / to).c_str(), (place.work / from).c_str());
+        undone &= !is_there(place.work / to);
+      }
+      if (undone) ops.unlink((place.work / kJournal).c_str());
     }
     throw;
   }
@@ -144,8 +157,13 @@ void swap(const SavePlace& place, std::string_view attempt, const SaveOptions& o
 
 }  // namespace
 
-std::filesystem::path prepare_directory(const std::filesystem::path& path) {
+std::filesystem::path prepare_directory(const std::filesystem::path& path, bool durable, io::FileOps& ops) {
   std::error_code error;
+  std::vector<std::filesystem::path> missing;
+  for (std::filesystem::path at = std::filesystem::absolute(path, error);
+       !error && at.has_relative_path() && !std::filesystem::exists(at, error); at = at.parent_path()) {
+    missing.push_back(at);
+  }
   std::filesystem::create_directories(path, error);
   std::error_code unknown;
   if (!std::filesystem::is_directory(path, unknown)) {
@@ -153,6 +171,9 @@ std::filesystem::path prepare_directory(const std::filesystem::path& path) {
   }
   const std::filesystem::path absolute = std::filesystem::canonical(path, error);
   if (error) throw io::io_error(error.value(), "cannot find the directory of the checkpoint", path.native());
+  if (durable) {
+    for (const std::filesystem::path& made : missing) sync(made.parent_path(), ops);
+  }
   return absolute;
 }
 
@@ -171,7 +192,8 @@ void refuse_existing(const std::filesystem::path& directory, const SaveOptions& 
   if (!options.overwrite && (has_recis || is_there(directory / kPlainIndex))) {
     refuse("holds a checkpoint; save to another directory, or allow overwriting");
   }
-  if (options.overwrite && std::filesystem::current_path() == directory) {
+  std::error_code nowhere;
+  if (options.overwrite && std::filesystem::current_path(nowhere) == directory) {
     refuse("is the current directory, which cannot be exchanged for another; save to a directory of its own");
   }
 }
@@ -179,6 +201,10 @@ void refuse_existing(const std::filesystem::path& directory, const SaveOptions& 
 SavePlace place_of(const std::filesystem::path& target, const SaveOptions& options, std::string_view attempt) {
   const bool beside = options.layout == CheckpointLayout::kRecis && options.overwrite;
   return {target, beside ? building_site(target, attempt) : target};
+}
+
+bool has_record(const SavePlace& place, std::string_view attempt, std::uint64_t shard) {
+  return is_there(place.work / record_name(attempt, shard));
 }
 
 std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardRecord& own,
@@ -199,7 +225,7 @@ std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardReco
           throw Error(ErrorCode::kIo, "shard " + std::to_string(it->first) + " failed: " + record.error)
               .in_file(place.target.native());
         }
-        it->second = problem_of(record, own, place.work, ops);
+        it->second = problem_of(record, it->first, own, place.work, ops);
         if (it->second.empty()) {
           records[it->first] = std::move(record);
           it = missing.erase(it);

@@ -23,13 +23,17 @@ struct SavePlace {
   bool swaps() const { return work != target; }
 };
 
-// The directory as an absolute path without symlinks; it is created when missing.
-std::filesystem::path prepare_directory(const std::filesystem::path& path);
+// The directory as an absolute path without symlinks; it is created when missing, and with `durable` it is there to
+// stay.
+std::filesystem::path prepare_directory(const std::filesystem::path& path, bool durable, io::FileOps& ops);
 
 // Throws Error(kConflict) when the directory holds something that these options do not allow to be replaced.
 void refuse_existing(const std::filesystem::path& directory, const SaveOptions& options, io::FileOps& ops);
 
 SavePlace place_of(const std::filesystem::path& target, const SaveOptions& options, std::string_view attempt);
+
+// True when this shard has given its part to the attempt, which goes on.
+bool has_record(const SavePlace& place, std::string_view attempt, std::uint64_t shard);
 
 // Steps 4 and 5 of commit.cc, on shard 0.
 std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardRecord& own,

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "codec/json.h"
+#include "io/atomic_file.h"
 #include "io/text_file.h"
 #include "sharded/attempt.h"
 #include "sharded/checkpoint_index.h"
@@ -59,6 +60,31 @@ void undo_journal(const std::filesystem::path& directory, io::FileOps& ops) {
   unlink_in(directory, kJournal, ops);
 }
 
+// No attempt has a '~': sites of directories whose names begin alike are told apart.
+std::string site_prefix(const std::filesystem::path& directory) { return "." + directory.filename().native() + "~"; }
+
+bool is_site_of(std::string_view name, const std::filesystem::path& directory) {
+  const std::string prefix = site_prefix(directory);
+  if (!name.starts_with(prefix) || !name.ends_with(kSiteSuffix)) return false;
+  name.remove_suffix(kSiteSuffix.size());
+  return name.size() > prefix.size() && is_attempt(name.substr(prefix.size()));
+}
+
+// Makes a building site ready for another try: a checkpoint there is one that never came to its place, or that has left
+// it, and so are a lock and a token. Records and data files of the other shards stay.
+void clear_site(const std::filesystem::path& site, io::FileOps& ops) {
+  undo_journal(site, ops);
+  io::remove_stale_temporaries(site.native(), ops);
+  const auto files = checkpoint_files(site, ops);
+  if (!files) return;
+  // Its index first: what is left of it then is plainly no checkpoint.
+  for (const char* index : {kRecisIndex, kPlainIndex}) unlink_in(site, index, ops);
+  for (const std::string& name : *files) unlink_in(site, name, ops);
+  for (const std::string& name : names_in(site)) {
+    if (attempt_of_name(name) == std::string()) unlink_in(site, name, ops);
+  }
+}
+
 }  // namespace
 
 std::optional<std::set<std::string>> checkpoint_files(const std::filesystem::path& directory, io::FileOps& ops) {
@@ -88,8 +114,7 @@ std::optional<std::set<std::string>> checkpoint_files(const std::filesystem::pat
 }
 
 std::filesystem::path building_site(const std::filesystem::path& directory, std::string_view attempt) {
-  return directory.parent_path() /
-         ("." + directory.filename().native() + "." + std::string(attempt) + std::string(kSiteSuffix));
+  return directory.parent_path() / (site_prefix(directory) + std::string(attempt) + std::string(kSiteSuffix));
 }
 
 void remove_attempt(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops) noexcept {
@@ -106,18 +131,19 @@ void remove_attempt(const std::filesystem::path& directory, std::string_view att
 void remove_leftovers(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops) {
   const auto needed = checkpoint_files(directory, ops);
   if (!is_there(directory / kRecisIndex)) undo_journal(directory, ops);
+  io::remove_stale_temporaries(directory.native(), ops);
   for (const std::string& name : names_in(directory)) {
     const auto owner = attempt_of_name(name);
     // The lock is the caller's.
     if (!owner || name.ends_with(".lock") || (!owner->empty() && *owner == attempt)) continue;
     if (may_go(name, needed)) unlink_in(directory, name, ops);
   }
-  const std::string site_prefix = "." + directory.filename().native() + ".";
   const std::filesystem::path ours = building_site(directory, attempt);
-  undo_journal(ours, ops);
+  clear_site(ours, ops);
   for (const std::string& name : names_in(directory.parent_path())) {
-    if (!name.starts_with(site_prefix) || !name.ends_with(kSiteSuffix) || name == ours.filename()) continue;
-    retire_directory(directory.parent_path() / name, directory, ops);
+    if (is_site_of(name, directory) && name != ours.filename()) {
+      retire_directory(directory.parent_path() / name, directory, ops);
+    }
   }
 }
 
@@ -127,6 +153,7 @@ void retire_directory(const std::filesystem::path& directory, const std::filesys
   std::set<std::string> ours = *files;
   ours.merge(journaled_files(directory, ops));
   ours.insert({kRecisKeys, kRecisDescription});
+  io::remove_stale_temporaries(directory.native(), ops);
   for (const std::string& name : names_in(directory)) {
     if (ours.contains(name) || attempt_of_name(name)) {
       unlink_in(directory, name, ops);

@@ -28,7 +28,7 @@ std::optional<std::set<std::string>> checkpoint_files(const std::filesystem::pat
 // checkpoint or of a save is somebody else's, and moves there.
 void retire_directory(const std::filesystem::path& directory, const std::filesystem::path& heir, io::FileOps& ops);
 
-// ".<name>.<attempt>.weightstore-save" beside `directory`: where a checkpoint is built that will be swapped with it.
+// ".<name>~<attempt>.weightstore-save" beside `directory`: where a checkpoint is built that will be swapped with it.
 std::filesystem::path building_site(const std::filesystem::path& directory, std::string_view attempt);
 
 }  // namespace weightstore::sharded

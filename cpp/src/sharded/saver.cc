@@ -122,7 +122,10 @@ class Part {
         if (needed && !needed->contains(file.name)) ops_.unlink((place_.work / file.name).c_str());
       }
       ops_.unlink(path().c_str());
-      if (record_.shard == 0) return;
+      if (record_.shard == 0) {
+        if (place_.swaps()) ops_.rmdir(place_.work.c_str());  // unless others have something in it
+        return;
+      }
       record_.files.clear();
       record_.error = why;
       io::write_text_file(path(), sharded::encode_record(record_), {false, true}, ops_);
@@ -230,7 +233,7 @@ void Saver::save(std::span<const WriteBlock> blocks) const try {
   for (const PlannedFile& file : files) total += file.nbytes;
   Meter meter(options_.progress, total);
 
-  const std::filesystem::path target = sharded::prepare_directory(path_);
+  const std::filesystem::path target = sharded::prepare_directory(path_, options_.durable, ops);
   std::string attempt = options_.attempt;
   std::optional<sharded::HeldFile> lock;
   std::optional<sharded::HeldFile> token;
@@ -238,10 +241,14 @@ void Saver::save(std::span<const WriteBlock> blocks) const try {
     lock.emplace(sharded::lock_directory(target, ops));
     if (attempt.empty()) attempt = io::random_digits();
     sharded::remove_leftovers(target, attempt, ops);
-  } else if (attempt.empty()) {
-    attempt = sharded::wait_for_attempt(target, options_.timeout, [&] { meter.report(); }, ops);
   }
   sharded::refuse_existing(target, options_, ops);
+  if (attempt.empty()) {
+    const auto took_part = [&](const std::string& published) {
+      return sharded::has_record(sharded::place_of(target, options_, published), published, shard_index_);
+    };
+    attempt = sharded::wait_for_attempt(target, options_.timeout, took_part, [&] { meter.report(); }, ops);
+  }
   const SavePlace place = sharded::place_of(target, options_, attempt);
   make_building_site(place, ops);
   Part part(place, {attempt, shard_index_, shard_num_, parallel_, options_.layout, {}, {}}, options_, ops);
@@ -253,8 +260,10 @@ void Saver::save(std::span<const WriteBlock> blocks) const try {
     part.publish();
     if (shard_index_ == 0) {
       const auto watch = [&] { meter.report(); };
-      sharded::commit(place, sharded::collect_records(place, part.record(), options_.timeout, watch, ops), options_,
-                      ops);
+      const auto records = sharded::collect_records(place, part.record(), options_.timeout, watch, ops);
+      // Nobody is waited for any more: a shard that comes now comes for the next save.
+      token.reset();
+      sharded::commit(place, records, options_, ops);
     }
   } catch (const std::exception& error) {
     part.withdraw(error.what());

@@ -1,0 +1,266 @@
+// Attempts: who belongs to which, what dead ones leave, and what is never taken for something else.
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "check.h"
+#include "faulty_file_ops.h"
+#include "saver_crash.h"
+
+using namespace weightstore;
+using namespace saver_crash;
+using test_files::read_file;
+using test_files::TempDir;
+using test_files::write_file;
+
+namespace {
+
+// Calls `body` whenever a step of this name is reached.
+class AtStep final : public io::FileOps {
+ public:
+  AtStep(std::string step, std::function<void()> body) : step_(std::move(step)), body_(std::move(body)) {}
+  void reached(const char* step) override {
+    if (step_ == step) body_();
+  }
+
+ private:
+  const std::string step_;
+  const std::function<void()> body_;
+};
+
+// Notes the directories that are synced.
+class SyncedDirectories final : public io::FileOps {
+ public:
+  int fsync(int fd) override {
+    const auto path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd));
+    if (std::filesystem::is_directory(path)) {
+      const std::lock_guard lock(mutex_);
+      paths_.insert(path);
+    }
+    return FileOps::fsync(fd);
+  }
+  bool has(const std::filesystem::path& path) const { return paths_.contains(path); }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::filesystem::path> paths_;
+};
+
+// The rows of this table have this value in all places.
+void save_value(const std::filesystem::path& path, const SaveOptions& options, std::int64_t shard, float value) {
+  Saver saver(shard, 2, 1, path);
+  saver.configure(options);
+  const auto user = table("user", 1, static_cast<std::uint64_t>(shard), 2);
+  user->insert(std::vector<std::int64_t>{shard * 40000}, table_values::bytes_of(std::vector<float>{value}));
+  saver.save(saver.make_write_blocks(Tables{user}, {}));
+}
+
+Rows saved_values(const std::filesystem::path& path) {
+  const auto user = table("user", 1, 0, 1);
+  const Loader loader(path, 1, {user}, {});
+  loader.load(loader.default_load_info());
+  return rows_of(*user, 1);
+}
+
+}  // namespace
+
+TEST(a_dead_attempts_record_is_never_consumed) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.attempt = "step-1";
+  save_one(dir.path(), options, "dead", 1, 2);  // shard 0 of step-1 never comes
+  const std::vector<std::string> dead = names_in(dir.path());
+  CHECK(dead.size() >= 2);
+  options.attempt = "step-2";
+  options.timeout = std::chrono::milliseconds(100);
+  const Error error = CHECK_THROWS(Error, save_one(dir.path(), options, "new", 0, 2));
+  CHECK_EQ(error.os_errno(), ETIMEDOUT);
+  CHECK(std::string(error.what()).find("1 of 2 shards") != std::string::npos);
+  CHECK(std::string(error.what()).find("shard 1: no record") != std::string::npos);
+  CHECK_EQ(loaded(dir.path()), "");
+  CHECK_EQ(names_in(dir.path()), std::vector<std::string>());
+}
+
+TEST(a_record_whose_files_are_gone_or_cut_does_not_count) {
+  for (const bool gone : {true, false}) {
+    const TempDir dir;
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.attempt = "a";
+    options.timeout = std::chrono::milliseconds(100);
+    save_one(dir.path(), options, "part", 1, 2);
+    for (const std::string& name : names_in(dir.path())) {
+      if (!name.starts_with("model-")) continue;
+      if (gone) {
+        std::filesystem::remove(dir / name);
+      } else {
+        std::filesystem::resize_file(dir / name, std::filesystem::file_size(dir / name) - 1);
+      }
+    }
+    const Error error = CHECK_THROWS(Error, save_one(dir.path(), options, "new", 0, 2));
+    CHECK(std::string(error.what()).find("shard 1: ") != std::string::npos);
+    CHECK(std::string(error.what()).find("model-a-s00001-f00000") != std::string::npos);
+    CHECK_EQ(loaded(dir.path()), "");
+  }
+}
+
+TEST(the_same_attempt_again_overwrites_nothing_before_it_is_whole) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.attempt = "step-7";
+  save_one(dir.path(), options, "old");
+  DyingFileOps ops("records merged", 1);
+  options.file_ops = &ops;
+  CHECK_EQ(in_child([&] { save_one(dir.path(), options, "new"); }), 42);
+  CHECK_EQ(loaded(dir.path()), "old");
+  options.file_ops = nullptr;
+  save_one(dir.path(), options, "newer");
+  CHECK_EQ(loaded(dir.path()), "newer");
+  CHECK_EQ(names_in(dir.path()).size(), std::size_t{2});
+}
+
+TEST(a_token_of_a_dead_shard_0_is_not_followed) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  DyingFileOps ops("record written", 1);
+  options.file_ops = &ops;
+  CHECK_EQ(in_child([&] { save_one(dir.path(), options, "dead", 0, 2); }), 42);
+  options.file_ops = nullptr;
+  options.timeout = std::chrono::milliseconds(100);
+  const Error error = CHECK_THROWS(Error, save_one(dir.path(), options, "new", 1, 2));
+  CHECK(std::string(error.what()).find("shard 0 did not begin") != std::string::npos);
+}
+
+TEST(a_shard_that_fails_tells_shard_0_why) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.attempt = "a";
+  faulty::FaultyFileOps ops({1, faulty::Call::kFallocate, ENOSPC, true});
+  options.file_ops = &ops;
+  CHECK_THROWS(Error, save_one(dir.path(), options, "part", 1, 2));
+  options.file_ops = nullptr;
+  const Error error = CHECK_THROWS(Error, save_one(dir.path(), options, "part", 0, 2));
+  CHECK(std::string(error.what()).find("shard 1 failed: ") != std::string::npos);
+}
+
+TEST(a_shard_that_is_ahead_waits_for_its_next_save) {
+  const TempDir dir;
+  const SaveOptions base = options_of(CheckpointLayout::kPlain);
+  std::promise<void> first_saved;
+  std::thread other([&] {
+    save_value(dir.path(), base, 1, 1);
+    first_saved.set_value();
+    save_value(dir.path(), base, 1, 2);
+  });
+  AtStep ops("record written", [&] {
+    first_saved.get_future().wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the other has time to go wrong
+  });
+  SaveOptions slow = base;
+  slow.file_ops = &ops;
+  save_value(dir.path(), slow, 0, 1);
+  CHECK_EQ(saved_values(dir.path()), (Rows{{0, {1}}, {40000, {1}}}));
+  save_value(dir.path(), base, 0, 2);
+  other.join();
+  CHECK_EQ(saved_values(dir.path()), (Rows{{0, {2}}, {40000, {2}}}));
+}
+
+TEST(shards_save_many_times_without_meeting) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.durable = false;
+  std::thread other([&] {
+    for (int i = 0; i < 20; ++i) save_value(dir.path(), options, 1, static_cast<float>(i));
+  });
+  for (int i = 0; i < 20; ++i) {
+    const auto value = static_cast<float>(i);
+    save_value(dir.path(), options, 0, value);
+    CHECK_EQ(saved_values(dir.path()), (Rows{{0, {value}}, {40000, {value}}}));
+  }
+  other.join();
+}
+
+TEST(a_reader_beside_a_saver_always_finds_a_whole_checkpoint) {
+  for (const bool plain : {true, false}) {
+    const TempDir dir;
+    const std::filesystem::path path = dir / "ckpt";
+    SaveOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
+    options.durable = false;
+    save_one(path, options, "0");
+    std::atomic<bool> done = false;
+    std::thread other([&] {
+      for (int i = 1; i < 60; ++i) save_one(path, options, std::to_string(i));
+      done = true;
+    });
+    while (!done) CHECK(!loaded(path).empty());
+    other.join();
+    CHECK_EQ(loaded(path), "59");
+  }
+}
+
+TEST(a_crash_then_the_same_attempt) {
+  for (const char* step : {"data written", "record written", "records merged", "journal written", "data renamed",
+                           "before index", "index written", "before swap", "swapped", "cleaned"}) {
+    const TempDir dir;
+    const std::filesystem::path path = dir / "ckpt";
+    SaveOptions options = options_of(CheckpointLayout::kRecis, true);
+    options.attempt = "step-6";
+    save_one(path, options, "old");
+    write_file(path / "extra.pt", "somebody else's");
+    options.attempt = "step-7";
+    DyingFileOps ops(step, 1);
+    options.file_ops = &ops;
+    CHECK_EQ(in_child([&] { save_one(path, options, "new"); }), 42);
+    options.file_ops = nullptr;
+    save_one(path, options, "newer");
+    CHECK_EQ(loaded(path), "newer");
+    CHECK(only_a_checkpoint(path));
+    CHECK_EQ(read_file(path / "extra.pt"), "somebody else's");
+  }
+}
+
+TEST(directories_whose_names_begin_alike_leave_each_other_alone) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kRecis, true);
+  options.attempt = "7";
+  save_one(dir / "ckpt.v2", options, "old");
+  AtStep ops("before swap", [&] { save_one(dir / "ckpt", options_of(CheckpointLayout::kRecis, true), "other"); });
+  options.attempt = "8";
+  options.file_ops = &ops;
+  save_one(dir / "ckpt.v2", options, "new");
+  CHECK_EQ(loaded(dir / "ckpt.v2"), "new");
+  CHECK_EQ(loaded(dir / "ckpt"), "other");
+}
+
+TEST(a_record_under_another_shards_name_does_not_count) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.attempt = "a";
+  options.timeout = std::chrono::milliseconds(100);
+  save_one(dir.path(), options, "part", 1, 3);
+  std::filesystem::copy_file(dir / ".weightstore-save.a-s00001.json", dir / ".weightstore-save.a-s00002.json");
+  const Error error = CHECK_THROWS(Error, save_one(dir.path(), options, "new", 0, 3));
+  CHECK(std::string(error.what()).find("shard 2: its record is of another save") != std::string::npos);
+}
+
+TEST(a_shard_need_not_wait_to_be_refused) {
+  const TempDir dir;
+  save_one(dir.path(), options_of(CheckpointLayout::kRecis), "old");
+  const Error error = CHECK_THROWS(Error, save_one(dir.path(), options_of(CheckpointLayout::kRecis), "new", 1, 2));
+  CHECK(error.code() == ErrorCode::kConflict);
+}
+
+TEST(a_new_directory_is_synced_into_the_one_above) {
+  const TempDir dir;
+  SyncedDirectories ops;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.file_ops = &ops;
+  save_one(dir / "runs/ckpt", options, "new");
+  CHECK(ops.has(dir.path()) && ops.has(dir / "runs") && ops.has(dir / "runs/ckpt"));
+}
+
+RUN_TESTS()
