@@ -109,6 +109,48 @@ TEST(one_of_eight_shards_reads_an_eighth) {
   CHECK(read_bytes * 100 <= all * 100 / 8 + all * 15 / 8);
 }
 
+TEST(a_load_is_cancelled_while_it_runs_and_not_at_its_end) {
+  const TempDir dir;
+  const auto saved = table("user", kDim, 0, 1);
+  fill(*saved, many_ids(), kDim);
+  Saver saver(0, 1, 2, dir.path());
+  saver.save(saver.make_write_blocks(Tables{saved}, {dense("w", DType::kU8, {2}, "ab")}));
+  const auto target = table("user", kDim, 0, 1);
+  std::string w(2, '-');
+  const std::vector<LoadTarget> targets = {{"w", DType::kU8, {2}, std::as_writable_bytes(std::span(w))}};
+  LoadOptions options;
+  options.progress = [](std::uint64_t, std::uint64_t, std::string_view) { return false; };
+  const Error error = CHECK_THROWS(Error, load(dir.path(), {target}, targets, options));
+  CHECK(error.code() == ErrorCode::kCancelled);
+  CHECK_EQ(target->size(), std::uint64_t{0});
+  options.progress = [](std::uint64_t done, std::uint64_t total, std::string_view) { return done < total; };
+  load(dir.path(), {target}, targets, options);
+  CHECK_EQ(target->size(), std::uint64_t{1500});
+}
+
+// Looking for each of them in the files would take hours.
+TEST(an_index_may_name_columns_and_slices_that_are_not_there) {
+  const TempDir dir;
+  Writer writer;
+  const std::vector<std::int64_t> ids = {7};
+  writer.add("t.id/0-1-1", DType::kI64, {1}, table_values::bytes_of(ids));
+  writer.add("t.id/00-1-1", DType::kI64, {1}, table_values::bytes_of(ids));
+  writer.add("t.id/1-0-1", DType::kI64, {1}, table_values::bytes_of(ids));
+  writer.write_file(dir / "a.safetensors");
+  std::string slots = R"("id")";
+  std::string slices = "[0,1,1]";
+  for (int i = 0; i < 100'000; ++i) {
+    slots += R"(,"s)" + std::to_string(i) + R"(")";
+    slices += ",[0,1," + std::to_string(i + 2) + "]";
+  }
+  write_file(dir / "model.safetensors.index.json",
+             R"({"metadata":{"weightstore":{"files":{},"tables":{"t":{"slots":[)" + slots + R"(],"slices":[)" + slices +
+                 R"(]}}}},"weight_map":{"t.id/0-1-1":"a.safetensors","t.id/00-1-1":"a.safetensors",)"
+                 R"("t.id/1-0-1":"a.safetensors"}})");
+  const CheckpointReader reader(dir.path());
+  CHECK_EQ(reader.tensor_names(), (std::vector<std::string>{"t.id/00-1-1", "t.id/1-0-1", "t@id"}));
+}
+
 TEST(slots_children_and_erased_rows_come_back) {
   for (const CheckpointLayout layout : {CheckpointLayout::kPlain, CheckpointLayout::kRecis}) {
     const TempDir dir;

@@ -1,6 +1,11 @@
 #include "sharded/checkpoint_index.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -32,9 +37,19 @@ Error corrupt_in(const std::filesystem::path& path, std::string message) {
   return error;
 }
 
+using SliceOrder = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+SliceOrder order_of(const BucketRange& slice) { return {slice.size, slice.begin, slice.end}; }
+
 bool is_there(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
+}
+
+// Of what lies at the path now: device and number of the file.
+std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const std::filesystem::path& path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return std::pair<std::uint64_t, std::uint64_t>(status.st_dev, status.st_ino);
 }
 
 [[noreturn]] void refuse_directory(const std::filesystem::path& directory) {
@@ -85,8 +100,26 @@ bool is_own_index(const std::filesystem::path& index, io::FileOps& ops) {
   }
 }
 
+// A save may replace the checkpoint while it is opened: files that an index named are gone, or the directory is another
+// one. Then the new one is opened.
 CheckpointIndex CheckpointIndex::open(const std::filesystem::path& path, ReadOptions options) {
   options.limits.safetensors_index_bytes = kMaxIndexBytes;
+  constexpr int kTries = 10;
+  for (int left = kTries - 1;; --left) {
+    const auto before = identity_of(path);
+    try {
+      CheckpointIndex index = open_once(path, options);
+      if (identity_of(path) == before) return index;
+      if (left == 0) {
+        throw Error(ErrorCode::kConflict, "is replaced again and again while it is opened").in_file(path.native());
+      }
+    } catch (const Error& error) {
+      if (error.os_errno() != ENOENT || left == 0 || !before) throw;
+    }
+  }
+}
+
+CheckpointIndex CheckpointIndex::open_once(const std::filesystem::path& path, const ReadOptions& options) {
   std::filesystem::path file = path;
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
@@ -176,20 +209,36 @@ void CheckpointIndex::add_plain() {
   }
 }
 
+// Every block looks for its column, and no column for its blocks: an index may name far more columns and slices than
+// there are blocks.
 void CheckpointIndex::add_tables(const Value& tables, std::vector<bool>& taken) {
+  struct Column {
+    const std::string* table;
+    const std::string* slot;
+    const std::set<SliceOrder>* slices;
+  };
+  std::map<std::string, std::set<SliceOrder>> slices_of;
+  std::multimap<std::string, Column, std::less<>> columns;  // by what the names of their blocks begin with
   for (const auto& [key, description] : map_of(tables, "tables")) {
     const std::string& name = *key.get_if<std::string>();
+    std::set<SliceOrder>& slices = slices_of[name];
+    for (const Value& item : list_field(description, "slices")) slices.insert(order_of(as_slice(item, "slices")));
     for (const Value& slot : list_field(description, "slots")) {
       const auto* slot_name = slot.get_if<std::string>();
       if (slot_name == nullptr) throw Error(ErrorCode::kCorrupt, "'slots' has something that is no name");
-      for (const Value& item : list_field(description, "slices")) {
-        const BucketRange slice = as_slice(item, "slices");
-        // Filtered blocks are not there.
-        const auto tensor = reader_.table().find(plain_key(name, *slot_name, slice));
-        if (!tensor || taken[*tensor]) continue;
-        taken[*tensor] = true;
-        add_part(name, *slot_name, slice, *tensor);
-      }
+      columns.emplace(plain_key(name, *slot_name), Column{&name, slot_name, &slices});
+    }
+  }
+  for (std::size_t i = 0; i < reader_.table().size(); ++i) {
+    const std::string_view name = reader_.table().name(i);
+    const std::size_t slash = name.rfind('/');
+    const auto slice = slash == std::string_view::npos ? std::nullopt : slice_from_key(name.substr(slash + 1));
+    if (!slice) continue;
+    const auto [first, last] = columns.equal_range(name.substr(0, slash));
+    for (auto it = first; it != last && !taken[i]; ++it) {
+      if (!it->second.slices->contains(order_of(*slice))) continue;
+      taken[i] = true;
+      add_part(*it->second.table, *it->second.slot, *slice, i);
     }
   }
 }
@@ -225,11 +274,8 @@ void CheckpointIndex::add_part(const std::string& table, const std::string& slot
 void CheckpointIndex::finish() {
   for (auto& [name, entry] : tensors_) {
     if (!entry.column) continue;
-    const auto order = [](const CheckpointPart& part) {
-      return std::tuple(part.slice.size, part.slice.begin, part.slice.end);
-    };
     std::sort(entry.parts.begin(), entry.parts.end(),
-              [&](const CheckpointPart& a, const CheckpointPart& b) { return order(a) < order(b); });
+              [](const CheckpointPart& a, const CheckpointPart& b) { return order_of(a.slice) < order_of(b.slice); });
     std::uint64_t rows = 0;
     for (std::size_t i = 0; i < entry.parts.size(); ++i) {
       // Two parts of one slice, or of slices that overlap, would be two opinions about one row.

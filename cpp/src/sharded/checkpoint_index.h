@@ -47,6 +47,7 @@ class CheckpointIndex {
 
  private:
   explicit CheckpointIndex(Reader reader) : reader_(std::move(reader)) {}
+  static CheckpointIndex open_once(const std::filesystem::path& path, const ReadOptions& options);
   static CheckpointIndex open_recis(const std::filesystem::path& directory, const ReadOptions& options);
   void add_dense(std::string name, std::size_t tensor);
   void add_part(const std::string& table, const std::string& slot, const BucketRange& slice, std::size_t tensor);

@@ -3,6 +3,7 @@
 // The two layouts: how files are called, and the JSON that makes a set of them a checkpoint.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,8 +26,11 @@ inline constexpr const char* kPlainMetadataKey = "weightstore";
 // two shards have the same block.
 std::string plain_index(std::span<const ShardRecord> records);
 
-// A column's name in a file of the plain layout: "user.embedding/0-1024-65536".
-std::string plain_key(std::string_view table, std::string_view slot, const BucketRange& slice);
+// A column's name in a file of the plain layout, without its slice: "user.embedding".
+std::string plain_key(std::string_view table, std::string_view slot);
+// "0-1024-65536", which follows behind a slash; and back, nullopt for anything else.
+std::string slice_key(const BucketRange& slice);
+std::optional<BucketRange> slice_from_key(std::string_view text);
 
 // "model-000002-of-000004.safetensors".
 std::string recis_file_name(const ShardRecord& record, const RecordedFile& file);

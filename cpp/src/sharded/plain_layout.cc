@@ -9,6 +9,7 @@
 #include "codec/json.h"
 #include "sharded/block_plan.h"
 #include "sharded/layouts.h"
+#include "sharded/slice_text.h"
 #include "weightstore/error.h"
 
 namespace weightstore::sharded {
@@ -35,9 +36,18 @@ Value describe_tables(const std::map<std::string, Table>& tables) {
 
 }  // namespace
 
-std::string plain_key(std::string_view table, std::string_view slot, const BucketRange& slice) {
-  return std::string(table) + "." + std::string(slot) + "/" + std::to_string(slice.begin) + "-" +
-         std::to_string(slice.end) + "-" + std::to_string(slice.size);
+std::string plain_key(std::string_view table, std::string_view slot) {
+  return std::string(table) + "." + std::string(slot);
+}
+
+std::string slice_key(const BucketRange& slice) {
+  return std::to_string(slice.begin) + "-" + std::to_string(slice.end) + "-" + std::to_string(slice.size);
+}
+
+std::optional<BucketRange> slice_from_key(std::string_view text) {
+  const auto slice = slice_from_text(text, '-');
+  // Only as it is written: leading zeros would be another name.
+  return slice && slice_key(*slice) == text ? slice : std::nullopt;
 }
 
 // Largest first onto the file that has least: no file ends up larger than the mean and one block.
@@ -47,8 +57,9 @@ std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const Sh
   std::uint64_t total = 0;
   for (const WriteBlock& block : blocks) {
     for (PlannedBlock& part : cut(block, max_block_bytes == 0 ? kBlockBytes : max_block_bytes)) {
-      part.key =
-          block.kind() == BlockKind::kDense ? block.tensor_name() : plain_key(block.table(), block.slot(), part.slice);
+      part.key = block.kind() == BlockKind::kDense
+                     ? block.tensor_name()
+                     : plain_key(block.table(), block.slot()) + "/" + slice_key(part.slice);
       total += part.nbytes;
       parts.push_back(std::move(part));
     }

@@ -83,6 +83,7 @@ Value describe(const RecordedBlock& block) {
   if (block.slot == "embedding") {
     std::string ids = block.key;
     const std::size_t at = ids.rfind(".embedding/part_");
+    if (at == std::string::npos) throw Error(ErrorCode::kCorrupt, "is no key of an embedding").in_tensor(block.key);
     ids.replace(at, std::string_view(".embedding").size(), ".id");
     return Value::Map{{"dense", false},
                       {"dimension", block.shape.back()},

@@ -19,12 +19,12 @@ std::string slice_text(const BucketRange& slice) {
   return padded(slice.begin, size.size()) + "@" + padded(slice.end, size.size()) + "@" + size;
 }
 
-std::optional<BucketRange> slice_from_text(std::string_view text) {
+std::optional<BucketRange> slice_from_text(std::string_view text, char separator) {
   std::array<std::uint64_t, 3> numbers{};
   const char* at = text.data();
   const char* const end = at + text.size();
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (i > 0 && (at == end || *at++ != '@')) return std::nullopt;
+    if (i > 0 && (at == end || *at++ != separator)) return std::nullopt;
     const auto result = std::from_chars(at, end, numbers[i]);
     if (result.ec != std::errc()) return std::nullopt;
     at = result.ptr;

@@ -14,7 +14,7 @@ namespace weightstore::sharded {
 std::string slice_text(const BucketRange& slice);
 
 // The inverse, with or without padding; nullopt for what is not a slice inside [0, size).
-std::optional<BucketRange> slice_from_text(std::string_view text);
+std::optional<BucketRange> slice_from_text(std::string_view text, char separator = '@');
 
 // True unless no id can be in both. Slices of different sizes cut the ids in unrelated ways.
 inline bool may_share_ids(const BucketRange& a, const BucketRange& b) {
