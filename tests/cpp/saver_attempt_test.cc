@@ -151,7 +151,7 @@ TEST(a_shard_that_is_ahead_waits_for_its_next_save) {
   const TempDir dir;
   const SaveOptions base = options_of(CheckpointLayout::kPlain);
   std::promise<void> first_saved;
-  std::thread other([&] {
+  std::jthread other([&] {
     save_value(dir.path(), base, 1, 1);
     first_saved.set_value();
     save_value(dir.path(), base, 1, 2);
@@ -173,7 +173,7 @@ TEST(shards_save_many_times_without_meeting) {
   const TempDir dir;
   SaveOptions options = options_of(CheckpointLayout::kPlain);
   options.durable = false;
-  std::thread other([&] {
+  std::jthread other([&] {
     for (int i = 0; i < 20; ++i) save_value(dir.path(), options, 1, static_cast<float>(i));
   });
   for (int i = 0; i < 20; ++i) {
@@ -192,7 +192,7 @@ TEST(a_reader_beside_a_saver_always_finds_a_whole_checkpoint) {
     options.durable = false;
     save_one(path, options, "0");
     std::atomic<bool> done = false;
-    std::thread other([&] {
+    std::jthread other([&] {
       for (int i = 1; i < 60; ++i) save_one(path, options, std::to_string(i));
       done = true;
     });
