@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import threading
@@ -262,6 +263,29 @@ def test_torchscript(tmp_path):
 
     assert save(str(tmp_path), torch.ones(3)) == 3
     assert weightstore.CheckpointReader(tmp_path).tensor_names() == ["user@embedding", "user@id", "w"]
+
+
+def test_the_arguments_and_their_order():
+    parameters = list(inspect.signature(weightstore.Saver).parameters.values())
+    positional = [(each.name, each.default) for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    assert positional[:-1] == [
+        ("shard_index", 0),
+        ("shard_num", 1),
+        ("parallel", 8),
+        ("path", "."),
+        ("hashtables", None),
+        ("tensors", None),
+    ]
+    name, filter_func = positional[-1]
+    assert name == "filter_func"
+    assert filter_func([1, 2]) == [1, 2]
+    options = {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+    assert options.keys() == {
+        "layout", "durable", "checksum", "max_block_bytes", "overwrite", "attempt", "timeout", "progress",
+    }  # fmt: skip
+    assert (options["layout"], options["durable"], options["checksum"], options["overwrite"]) == (
+        "plain", True, True, False,
+    )  # fmt: skip
 
 
 def test_split():
