@@ -1,37 +1,14 @@
 // Files that somebody made to hurt the reader, and files that are odd but fine.
 
-#include <malloc.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <string>
 
 #include "burnpack_files.h"
 #include "check.h"
+#include "counted_memory.h"
 #include "weightstore/error.h"
 
 using namespace weightstore;
 using namespace burnpack_files;
-
-// Every allocation of this program is counted, to see what opening a file costs.
-static std::atomic<std::size_t> live_bytes{0};
-static std::atomic<std::size_t> peak_bytes{0};
-
-void* operator new(std::size_t size) {
-  void* memory = std::malloc(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  const std::size_t live = live_bytes += malloc_usable_size(memory);
-  if (live > peak_bytes) peak_bytes = live;
-  return memory;
-}
-
-void operator delete(void* memory) noexcept {
-  if (memory != nullptr) live_bytes -= malloc_usable_size(memory);
-  std::free(memory);
-}
-
-void operator delete(void* memory, std::size_t) noexcept { operator delete(memory); }
 
 namespace {
 
@@ -67,16 +44,15 @@ double cost(const std::string& metadata, ErrorCode* code = nullptr) {
   const std::string file = aligned(metadata, "");
   const auto source = memory_source(bytes_of(file));
   constexpr std::size_t kConstant = 2 << 20;
-  const std::size_t before = live_bytes;
-  peak_bytes = before;
-  try {
-    burnpack::read_table(source);
-    if (code != nullptr) check::fail(__FILE__, __LINE__, "the file was accepted");
-  } catch (const Error& thrown) {
-    if (code == nullptr) throw;
-    *code = thrown.code();
-  }
-  const std::size_t used = peak_bytes - before;
+  const std::size_t used = counted_memory::peak_of([&] {
+    try {
+      burnpack::read_table(source);
+      if (code != nullptr) check::fail(__FILE__, __LINE__, "the file was accepted");
+    } catch (const Error& thrown) {
+      if (code == nullptr) throw;
+      *code = thrown.code();
+    }
+  });
   return used <= kConstant ? 0 : static_cast<double>(used - kConstant) / static_cast<double>(metadata.size());
 }
 
