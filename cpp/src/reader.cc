@@ -89,10 +89,11 @@ void Reader::read_slice(std::size_t tensor, std::span<const SliceDim> dims, Muta
 }
 
 void Reader::read_many(std::span<const Request> requests, const Progress& progress) const {
-  read_all(requests, false, progress);
+  read_all(requests, {}, progress);
 }
 
-void Reader::read_all(std::span<const Request> requests, bool fresh, const Progress& progress) const {
+void Reader::read_all(std::span<const Request> requests, std::span<const MutableBytes> fresh,
+                      const Progress& progress) const {
   std::vector<io::CopyJob> jobs;
   jobs.reserve(requests.size());
   for (const Request& request : requests) {
@@ -148,6 +149,7 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
   std::vector<SharedMutableBytes> result(tensors.size());
   std::vector<Request> requests;
   requests.reserve(tensors.size());
+  std::vector<MutableBytes> slabs;
   for (std::size_t first = 0; first < order.size();) {
     // As many tensors as fit one slab; at least one.
     std::uint64_t slab_size = 0;
@@ -161,6 +163,7 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
       slab_size = begin + size;
     }
     const SharedMutableBytes slab = io::allocate_bulk(static_cast<std::size_t>(slab_size));
+    slabs.push_back(slab.bytes);
     for (; first < last; ++first) {
       const std::size_t tensor = tensors[order[first]];
       const std::uint64_t offset = offsets[offsets.size() - (last - first)];
@@ -169,7 +172,7 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
       requests.push_back({tensor, out});
     }
   }
-  read_all(requests, true, progress);
+  read_all(requests, slabs, progress);
   return result;
 }
 

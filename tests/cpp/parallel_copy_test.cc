@@ -255,7 +255,7 @@ TEST(fresh_memory_is_filled_like_any_other) {
   for (std::size_t at = 0, size = 1; at < bytes.size(); at += size, size = size * 3 + 1) {
     jobs.push_back({source.get(), at, memory.bytes.subspan(at, std::min(size, bytes.size() - at)), "t"});
   }
-  io::parallel_copy(jobs, {.fresh = true}, {});
+  io::parallel_copy(jobs, {.fresh = {&memory.bytes, 1}}, {});
   CHECK(test_files::as_text(memory.bytes) == bytes);
 }
 

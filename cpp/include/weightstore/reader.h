@@ -141,7 +141,8 @@ class Reader {
   struct State;
   explicit Reader(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   static Reader finish_open(std::shared_ptr<State> state);
-  void read_all(std::span<const Request> requests, bool fresh, const Progress& progress) const;
+  // `fresh` is memory that holds all outputs and has not been written to, if they lie in such.
+  void read_all(std::span<const Request> requests, std::span<const MutableBytes> fresh, const Progress& progress) const;
   std::size_t verify_storages(const Progress& progress) const;
 
   std::shared_ptr<const State> state_;

@@ -36,6 +36,12 @@ void populate(std::uintptr_t begin, std::uintptr_t end) {
   ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_POPULATE_WRITE);
 }
 
+// Makes the pages of a range that are not there yet small ones.
+void refuse_huge(std::uintptr_t begin, std::uintptr_t end) {
+  begin &= ~(kPage - 1);
+  ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_NOHUGEPAGE);
+}
+
 struct Unmap {
   std::size_t length;
   void operator()(void* address) const { ::munmap(address, length); }
@@ -69,21 +75,29 @@ SharedMutableBytes allocate_bulk(std::size_t size) {
 void FreshPages::touch(MutableBytes part) {
   const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
   const std::uintptr_t end = begin + part.size();
-  if (part.size() < kHugePage) return populate(begin, end);
-  for (std::uintptr_t page = round_up(begin, kHugePage); page < end; page += kHugePage) {
-    auto* address = reinterpret_cast<std::byte*>(page);
-    if (slow_touches_.load(std::memory_order_relaxed) > kTolerated) {
-      const std::uintptr_t page_end = std::min(page + kHugePage, end);
-      const std::size_t length = round_up(page_end - page, kPage);
-      ::madvise(address, length, MADV_NOHUGEPAGE);
-      populate(page, page_end);
-      ::madvise(address, length, MADV_HUGEPAGE);  // the kernel may join them when it has time
-      continue;
+  std::uintptr_t rest = begin;  // what gets small pages
+  if (part.size() >= kHugePage) {
+    for (std::uintptr_t page = round_up(begin, kHugePage); page < end && !are_slow(); page += kHugePage) {
+      touch_huge(page);
+      rest = page + kHugePage;
     }
-    const auto start = Clock::now();
-    *static_cast<volatile std::byte*>(address) = std::byte{0};
-    if (Clock::now() - start > kSlowTouch) slow_touches_.fetch_add(1, std::memory_order_relaxed);
+    if (rest >= end) return;
+    if (known_.empty()) refuse_huge(rest, end);
+  }
+  populate(rest, end);
+}
+
+void FreshPages::touch_huge(std::uintptr_t page) {
+  const auto start = Clock::now();
+  *reinterpret_cast<volatile std::byte*>(page) = std::byte{0};
+  if (Clock::now() - start <= kSlowTouch) return;
+  if (slow_touches_.fetch_add(1, std::memory_order_relaxed) != kTolerated) return;
+  for (const MutableBytes memory : known_) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+    refuse_huge(begin, begin + memory.size());
   }
 }
+
+bool FreshPages::are_slow() const { return slow_touches_.load(std::memory_order_relaxed) > kTolerated; }
 
 }  // namespace weightstore::io

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "weightstore/byte_source.h"
 
@@ -19,10 +21,19 @@ SharedMutableBytes allocate_bulk(std::size_t size);
 // the memory gets small pages. Thread-safe.
 class FreshPages {
  public:
-  // Nothing of `part` was written to yet. What it shares a huge page with may have been.
+  // Of memory that is `known` ahead all is told at once that its pages are to be small: telling the kernel of a part
+  // makes it wait for all that is being touched meanwhile. `known` is the caller's, and stays.
+  explicit FreshPages(std::span<const MutableBytes> known = {}) : known_(known) {}
+
+  // Nothing of `part`, which lies in what is known if anything is, was written to yet. What it shares a huge page with
+  // may have been.
   void touch(MutableBytes part);
 
  private:
+  void touch_huge(std::uintptr_t page);
+  bool are_slow() const;
+
+  const std::span<const MutableBytes> known_;
   std::atomic<int> slow_touches_{0};
 };
 

@@ -35,7 +35,8 @@ class Copy {
   Copy(std::span<const CopyJob> jobs, const CopyPlan& plan, const CopyOptions& options)
       : jobs_(jobs),
         plan_(plan),
-        fresh_(options.fresh),
+        fresh_(!options.fresh.empty()),
+        fresh_pages_(options.fresh),
         ops_(options.ops != nullptr ? *options.ops : system_file_ops()) {
     if (options.direct == DirectIo::kNever || plan.total_bytes < kSmallRequest) return;
     for (std::size_t i = 0; i < plan.window_count(); ++i) {

@@ -24,7 +24,8 @@ struct CopyOptions {
   unsigned threads = 0;  // 0: as many as gain something
   DirectIo direct = DirectIo::kAuto;
   FileOps* ops = nullptr;  // for direct reads; sources bring their own for all others. Null: the operating system.
-  bool fresh = false;      // every `out` lies in memory of allocate_bulk() that nothing was written to
+  // Memory of allocate_bulk() that nothing was written to, and in which every `out` lies; empty when that is not so.
+  std::span<const MutableBytes> fresh = {};
 };
 
 // Fills every job's `out`. Ranges of files that are not in the page cache are read with O_DIRECT through a ring of
