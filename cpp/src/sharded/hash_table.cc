@@ -36,6 +36,11 @@ void check_count(const char* what, std::uint64_t found, std::uint64_t expected) 
                 std::to_string(expected));
 }
 
+// What unknown ids read as.
+void clear_places(const BatchPart& part, std::byte* out, std::uint64_t row_bytes) {
+  for (const std::uint32_t position : part.positions) std::memset(out + position * row_bytes, 0, row_bytes);
+}
+
 }  // namespace
 
 HashTable::HashTable(TableOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
@@ -91,9 +96,7 @@ void HashTable::lookup(std::span<const std::int64_t> ids, bool insert, std::span
     std::byte* out = embeddings.empty() ? nullptr : embeddings.data() + first * bytes;
     std::vector<std::uint32_t> found(part.ids.size(), kNoRow);
     if (!impl_->is_stripe(i)) {
-      for (const std::uint32_t position : part.positions) {
-        if (out != nullptr) std::memset(out + position * bytes, 0, bytes);
-      }
+      if (out != nullptr) clear_places(part, out, bytes);
     } else if (insert) {
       Stripe& stripe = *impl_->stripes[i];
       const std::unique_lock stripe_lock(stripe.mutex());
@@ -165,8 +168,7 @@ void HashTable::read_slot(std::size_t slot, std::span<const std::int64_t> ids, M
   impl_->for_parts_to_read(ids, [&](std::size_t i, const BatchPart& part, std::size_t first) {
     std::byte* out = values.data() + first * bytes;
     if (!impl_->is_stripe(i)) {
-      for (const std::uint32_t position : part.positions) std::memset(out + position * bytes, 0, bytes);
-      return;
+      return clear_places(part, out, bytes);
     }
     const std::shared_lock stripe_lock(impl_->stripes[i]->mutex());
     impl_->stripes[i]->read(part, slot, nullptr, out);
@@ -193,8 +195,7 @@ void HashTable::read_slot_rows(std::size_t slot, std::span<const std::int64_t> r
   impl_->for_row_parts(rows, [&](std::size_t i, const BatchPart& part, std::size_t first) {
     std::byte* out = values.data() + first * bytes;
     if (!impl_->is_stripe(i)) {
-      for (const std::uint32_t position : part.positions) std::memset(out + position * bytes, 0, bytes);
-      return;
+      return clear_places(part, out, bytes);
     }
     const std::shared_lock stripe_lock(impl_->stripes[i]->mutex());
     impl_->stripes[i]->read_rows(part, impl_->map.bits(), slot, out);

@@ -26,7 +26,7 @@ class IdIndex {
   static_assert(sizeof(Entry) == 16);
 
   // The secret keeps the author of a checkpoint from choosing ids that collide; no order depends on it.
-  // `fresh` touches the memory of a large index; it outlives it.
+  // `fresh` touches the memory of an index that grows; it outlives it.
   IdIndex(std::uint64_t secret, io::FreshPages& fresh) : fresh_(&fresh), secret_(secret | 1) {}
 
   std::uint64_t size() const { return size_; }

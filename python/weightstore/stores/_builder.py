@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, Self
@@ -15,7 +16,7 @@ from .._progress import Progress
 from .._remap import KeyRemapper
 
 
-class Builder:
+class Builder(ABC):
     """Options of a store."""
 
     _format: str  # of the files it keeps
@@ -34,9 +35,9 @@ class Builder:
         self._auto_extension = False
         self._progress: Progress | bool | None = None
 
+    @abstractmethod
     def _changed(self) -> Self:
         """Called after an option that the parsed file depends on."""
-        raise NotImplementedError
 
     @contextmanager
     def _placing(self) -> Iterator[None]:
