@@ -35,6 +35,9 @@ class Saver:
     overwrite: "recis": replace the checkpoint that is there; "plain": also replace what another tool wrote.
     attempt: an id that is the same on all shards and new for every save, such as the step. By default the shards agree
         about one through torch.distributed where that is initialised, else by waiting for shard 0.
+    run: an id of this run of the job, the same on all shards, so that what a run that died left under the same attempt
+        is never taken for a part of this save. By default that of the torch.distributed store; where there is none, what
+        was saved before the process of shard 0 began does not count.
     timeout: seconds to wait for other shards.
     progress: called as progress(done, total, name) in bytes; returning False or raising cancels. True: a tqdm bar.
 
@@ -57,6 +60,7 @@ class Saver:
         max_block_bytes: int | None = None,
         overwrite: bool = False,
         attempt: str | int | None = None,
+        run: str | int | None = None,
         timeout: float = 600.0,
         progress: Progress | bool | None = None,
     ) -> None:
@@ -69,6 +73,7 @@ class Saver:
         self._tensors = _as_dict(tensors)
         self._filter_func = filter_func
         self._attempt = None if attempt is None else str(attempt)
+        self._run = None if run is None else str(run)
         self._progress = progress
         self._options: dict[str, Any] = {
             "layout": layout,
@@ -82,13 +87,13 @@ class Saver:
         self._running: Future[None] | None = None
         with translated():
             self._impl = torch.classes.store.Saver(shard_index, shard_num, parallel, os.fspath(path))
-            self._configure(self._attempt or "")
+            self._configure(self._attempt or "", self._run or "")
 
     def save(self) -> None:
         """Saves and returns when this shard's part is written; on shard 0 when the checkpoint is complete."""
         self._refuse_second()
         with translated():
-            self._configure(self._agreed_attempt())
+            self._configure(*self._agreed())
             blocks = self._impl.make_write_blocks(self._hashtables, self._tensors)
         blocks = self._filter_func(blocks)
         _interruptible.run(self._impl, lambda: self._impl.save(blocks), self._progress)
@@ -98,7 +103,7 @@ class Saver:
         that is kept for the next call; tables copy a page when it is first written to."""
         self._refuse_second()
         with translated():
-            self._configure(self._agreed_attempt())
+            self._configure(*self._agreed())
             tensors = self._staged() if self._shard_index == 0 else {}
             blocks = self._impl.make_write_blocks(self._hashtables, tensors)
         blocks = self._filter_func(blocks)
@@ -124,19 +129,27 @@ class Saver:
                 "conflict", "the save that save_async() began has not ended; wait for its result", format="checkpoint"
             )
 
-    def _configure(self, attempt: str) -> None:
-        self._impl.configure(json.dumps({**self._options, "attempt": attempt}))
+    def _configure(self, attempt: str, run: str) -> None:
+        self._impl.configure(json.dumps({**self._options, "attempt": attempt, "run": run}))
 
-    def _agreed_attempt(self) -> str:
-        if self._attempt is not None or self._shard_num == 1:
-            return self._attempt or ""
+    def _agreed(self) -> tuple[str, str]:
+        """The attempt and the run: as given, or as the ranks of torch.distributed agree, or nothing."""
         import torch.distributed as dist
 
-        if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() == self._shard_num):
-            return ""  # shard 0 publishes one in the directory
-        proposals: list[Any] = [None] * self._shard_num
-        dist.all_gather_object(proposals, (self._shard_index, secrets.token_hex(8)))
-        return str(dict(proposals)[0])
+        attempt, run = self._attempt or "", self._run or ""
+        if self._shard_num == 1 or not (dist.is_available() and dist.is_initialized()):
+            return attempt, run
+        if dist.get_world_size() != self._shard_num:
+            return attempt, run
+        if not attempt:
+            proposals: list[Any] = [None] * self._shard_num
+            dist.all_gather_object(proposals, (self._shard_index, secrets.token_hex(8)))
+            attempt = str(dict(proposals)[0])
+        if not run:
+            # Whoever comes first decides, so that nobody waits: with an attempt given, shards may save in any order.
+            store = dist.distributed_c10d._get_default_store()
+            run = store.compare_set("weightstore/run", "", secrets.token_hex(8)).decode()
+        return attempt, run
 
     def _staged(self) -> dict[str, torch.Tensor]:
         import torch

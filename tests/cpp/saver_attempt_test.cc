@@ -60,6 +60,16 @@ void save_value(const std::filesystem::path& path, const SaveOptions& options, s
   saver.save(saver.make_write_blocks(Tables{user}, {}));
 }
 
+// Makes the record of shard 1 one that was written before this process began.
+void make_old(const std::filesystem::path& directory, const std::string& attempt) {
+  const std::filesystem::path path = directory / (".weightstore-save." + attempt + "-s00001.json");
+  const std::string key = "\"written_ms\":";
+  std::string record = read_file(path);
+  const std::size_t at = record.find(key) + key.size();
+  record.replace(at, record.find_first_not_of("0123456789", at) - at, "1000");
+  write_file(path, record);
+}
+
 Rows saved_values(const std::filesystem::path& path) {
   const auto user = table("user", 1, 0, 1);
   const Loader loader(path, 1, {user}, {});
@@ -84,6 +94,74 @@ TEST(a_dead_attempts_record_is_never_consumed) {
   CHECK(std::string(error.what()).find("shard 1: no record") != std::string::npos);
   CHECK_EQ(loaded(dir.path()), "");
   CHECK_EQ(names_in(dir.path()), std::vector<std::string>());
+}
+
+TEST(a_part_of_an_earlier_run_is_not_taken_for_one_of_this) {
+  for (const char* earlier : {"whole", "failed"}) {
+    const TempDir dir;
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.attempt = "step-7";
+    faulty::FaultyFileOps full({1, faulty::Call::kFallocate, ENOSPC, true});
+    if (earlier == std::string("failed")) {
+      SaveOptions failing = options;
+      failing.file_ops = &full;
+      CHECK_THROWS(Error, save_value(dir.path(), failing, 1, 1));
+    } else {
+      save_value(dir.path(), options, 1, 1);
+    }
+    make_old(dir.path(), "step-7");
+    std::jthread other;
+    AtStep ops("record written", [&] {
+      other = std::jthread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // shard 0 has time to go wrong
+        save_value(dir.path(), options, 1, 2);
+      });
+    });
+    SaveOptions first = options;
+    first.file_ops = &ops;
+    save_value(dir.path(), first, 0, 2);
+    CHECK_EQ(saved_values(dir.path()), (Rows{{0, {2}}, {40000, {2}}}));
+    CHECK(only_a_checkpoint(dir.path()));
+  }
+}
+
+TEST(a_part_of_an_earlier_run_is_named_when_no_other_comes) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.attempt = "a";
+  options.timeout = std::chrono::milliseconds(100);
+  save_value(dir.path(), options, 1, 1);
+  make_old(dir.path(), "a");
+  const Error error = CHECK_THROWS(Error, save_value(dir.path(), options, 0, 1));
+  CHECK(std::string(error.what()).find("shard 1: its record is of an earlier run") != std::string::npos);
+}
+
+TEST(a_given_run_says_which_parts_belong_together) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.attempt = "a";
+  options.timeout = std::chrono::milliseconds(100);
+  options.run = "monday";
+  save_value(dir.path(), options, 1, 1);
+  make_old(dir.path(), "a");
+  for (const char* other : {"", "tuesday"}) {
+    options.run = other;
+    const Error error = CHECK_THROWS(Error, save_value(dir.path(), options, 0, 1));
+    CHECK(std::string(error.what()).find("shard 1: its record is of another run ('monday')") != std::string::npos);
+  }
+  options.run = "monday";
+  save_value(dir.path(), options, 0, 1);
+  CHECK_EQ(saved_values(dir.path()), (Rows{{0, {1}}, {40000, {1}}}));
+}
+
+TEST(a_forked_child_is_of_the_same_run) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.attempt = "a";
+  save_value(dir.path(), options, 1, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_EQ(in_child([&] { save_value(dir.path(), options, 0, 1); }), 0);
+  CHECK_EQ(saved_values(dir.path()), (Rows{{0, {1}}, {40000, {1}}}));
 }
 
 TEST(a_record_whose_files_are_gone_or_cut_does_not_count) {

@@ -273,10 +273,11 @@ TEST(arguments_are_checked) {
   CHECK_THROWS(Error, save_options_from_json(R"({"layout":"flat"})"));
   CHECK_THROWS(Error, save_options_from_json(R"({"attempt":"a/b"})"));
   const SaveOptions options = save_options_from_json(
-      R"({"layout":"recis","durable":false,"checksum":false,"max_block_bytes":7,"overwrite":true,"attempt":"s.1","timeout":1.5})");
+      R"({"layout":"recis","durable":false,"checksum":false,"max_block_bytes":7,"overwrite":true,"attempt":"s.1","run":"r 2","timeout":1.5})");
   CHECK(options.layout == CheckpointLayout::kRecis && !options.durable && !options.checksum && options.overwrite);
   CHECK_EQ(options.max_block_bytes, std::uint64_t{7});
   CHECK_EQ(options.attempt, "s.1");
+  CHECK_EQ(options.run, "r 2");
   CHECK_EQ(options.timeout.count(), 1500);
 }
 

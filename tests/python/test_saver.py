@@ -281,7 +281,7 @@ def test_the_arguments_and_their_order():
     assert filter_func([1, 2]) == [1, 2]
     options = {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
     assert options.keys() == {
-        "layout", "durable", "checksum", "max_block_bytes", "overwrite", "attempt", "timeout", "progress",
+        "layout", "durable", "checksum", "max_block_bytes", "overwrite", "attempt", "run", "timeout", "progress",
     }  # fmt: skip
     assert (options["layout"], options["durable"], options["checksum"], options["overwrite"]) == (
         "plain", True, True, False,

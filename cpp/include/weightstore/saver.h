@@ -90,13 +90,18 @@ struct SaveOptions {
   // The same on all shards of one save and different for every save: letters, digits, '-', '_' and '.', at most 64.
   // Empty: shard 0 makes one up and the others wait for it.
   std::string attempt;
+  // Tells this run of the job from others, so that what a run that died left under the same attempt is not taken for a
+  // part of this save: any text, the same on all shards. Empty: parts that were saved before the process of shard 0
+  // began do not count (a forked child belongs to its parent), which is right where shards are processes of one job;
+  // without an attempt there is nothing to be told apart.
+  std::string run;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for other shards
   Progress progress{};
   io::FileOps* file_ops = nullptr;  // the operating system unless a test puts another in its place
 };
 
 // Options from JSON: an object with any of layout ("plain" or "recis"), durable, checksum, max_block_bytes, overwrite,
-// attempt, timeout (in seconds). Others are refused.
+// attempt, run, timeout (in seconds). Others are refused.
 SaveOptions save_options_from_json(std::string_view json);
 
 // One shard's side of a save. Thread-compatible; may save as often as wanted.

@@ -6,7 +6,10 @@
 //  2. Data files are written, checked, synced, under names that carry the attempt and that nothing else has.
 //  3. The shard's record is written: attempt, files with sizes and checksums of their headers, blocks. A shard that
 //     fails writes the reason instead.
-//  4. Shard 0 waits for the records of this attempt. A record counts when every file that it names is there and whole.
+//  4. Shard 0 waits for the records of this attempt. A record counts when every file that it names is there and whole,
+//     and when it is of this run of the job: a job that died in a save and came back saves under the same id again,
+//     and finds the records of the shards that were quicker than the crash. They tell by the run's id, or, without
+//     one, by being older than the process of shard 0.
 //     Then it lets go of what it published, before it removes any of them.
 //  5. The records are merged; blocks that two shards both have are refused.
 //  6. plain: the index is replaced, atomically. This is the commit: before it the old checkpoint is loaded, after it
@@ -37,6 +40,7 @@
 #include "sharded/data_files.h"
 #include "sharded/layouts.h"
 #include "sharded/leftovers.h"
+#include "sharded/process_start.h"
 #include "weightstore/error.h"
 
 namespace weightstore::sharded {
@@ -47,15 +51,31 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(std::filesystem::symlink_status(path, error));
 }
 
-// Why the part that a record describes cannot be used; empty when it can.
-std::string problem_of(const ShardRecord& record, std::uint64_t shard, const ShardRecord& own,
-                       const std::filesystem::path& work, io::FileOps& ops) {
+// Reads what `shard` says about its part. Returns why that is nothing about this save; empty when it is.
+std::string read_record(const std::filesystem::path& path, ShardRecord& record, std::uint64_t shard,
+                        const ShardRecord& own, io::FileOps& ops) {
+  try {
+    record = decode_record(io::read_text_file(path, kMaxIndexBytes, ops));
+  } catch (const Error& error) {
+    // The shard may have begun anew, and removed it since we saw it. What else cannot be read is a reason to end.
+    if (error.code() == ErrorCode::kIo && error.os_errno() != ENOENT) throw;
+    return error.what();
+  }
   if (record.attempt != own.attempt || record.shard != shard || record.shard_num != own.shard_num ||
       record.layout != own.layout) {
     return "its record is of another save (attempt '" + printable(record.attempt) + "', shard " +
            std::to_string(record.shard) + " of " + std::to_string(record.shard_num) + ", layout " +
            std::string(to_string(record.layout)) + ")";
   }
+  if (record.run != own.run) return "its record is of another run ('" + printable(record.run) + "')";
+  if (own.run.empty() && record.written_ms < process_start_ms()) {
+    return "its record is of an earlier run of the job, or the same `run` must be given to all shards";
+  }
+  return "";
+}
+
+// Why the part that a record describes cannot be used; empty when it can.
+std::string problem_of(const ShardRecord& record, const std::filesystem::path& work, io::FileOps& ops) {
   for (const RecordedFile& file : record.files) {
     if (file.name.find('/') != std::string::npos) return "its record names the file '" + printable(file.name) + "'";
     try {
@@ -220,14 +240,14 @@ std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardReco
     for (auto it = missing.begin(); it != missing.end();) {
       const std::filesystem::path path = place.work / record_name(own.attempt, it->first);
       if (is_there(path)) {
-        ShardRecord record = decode_record(io::read_text_file(path, kMaxIndexBytes, ops));
-        if (!record.error.empty() && record.attempt == own.attempt) {
+        ShardRecord& record = records[it->first];
+        it->second = read_record(path, record, it->first, own, ops);
+        if (it->second.empty() && !record.error.empty()) {
           throw Error(ErrorCode::kIo, "shard " + std::to_string(it->first) + " failed: " + record.error)
               .in_file(place.target.native());
         }
-        it->second = problem_of(record, it->first, own, place.work, ops);
+        if (it->second.empty()) it->second = problem_of(record, place.work, ops);
         if (it->second.empty()) {
-          records[it->first] = std::move(record);
           it = missing.erase(it);
           continue;
         }

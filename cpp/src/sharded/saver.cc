@@ -17,6 +17,7 @@
 #include "sharded/commit.h"
 #include "sharded/data_files.h"
 #include "sharded/leftovers.h"
+#include "sharded/process_start.h"
 #include "weightstore/error.h"
 #include "weightstore/hash_table.h"
 
@@ -109,6 +110,7 @@ class Part {
   ShardRecord& record() { return record_; }
 
   void publish() {
+    record_.written_ms = sharded::now_ms();
     io::write_text_file(path(), sharded::encode_record(record_), {options_.durable, true}, ops_);
     ops_.reached("record written");
   }
@@ -128,6 +130,7 @@ class Part {
       }
       record_.files.clear();
       record_.error = why;
+      record_.written_ms = sharded::now_ms();
       io::write_text_file(path(), sharded::encode_record(record_), {false, true}, ops_);
     } catch (...) {
     }
@@ -176,6 +179,8 @@ SaveOptions save_options_from_json(std::string_view json) {
     } else if (name == "attempt") {
       options.attempt = option<std::string>(entry, "attempt");
       if (!options.attempt.empty()) sharded::check_attempt(options.attempt);
+    } else if (name == "run") {
+      options.run = option<std::string>(entry, "run");
     } else if (name == "max_block_bytes") {
       const auto bytes = option<std::int64_t>(entry, "max_block_bytes");
       if (bytes < 0) throw Error(ErrorCode::kInvalidArgument, "the option 'max_block_bytes' is negative");
@@ -190,7 +195,7 @@ SaveOptions save_options_from_json(std::string_view json) {
     } else {
       throw Error(ErrorCode::kInvalidArgument, "there is no option '" + printable(name) +
                                                    "' of a save; there are layout, durable, checksum, max_block_bytes, "
-                                                   "overwrite, attempt and timeout");
+                                                   "overwrite, attempt, run and timeout");
     }
   }
   return options;
@@ -251,7 +256,14 @@ void Saver::save(std::span<const WriteBlock> blocks) const try {
   }
   const SavePlace place = sharded::place_of(target, options_, attempt);
   make_building_site(place, ops);
-  Part part(place, {attempt, shard_index_, shard_num_, parallel_, options_.layout, {}, {}}, options_, ops);
+  ShardRecord record;
+  record.attempt = attempt;
+  record.run = options_.attempt.empty() ? attempt : options_.run;
+  record.shard = shard_index_;
+  record.shard_num = shard_num_;
+  record.parallel = parallel_;
+  record.layout = options_.layout;
+  Part part(place, std::move(record), options_, ops);
   if (shard_index_ == 0 && shard_num_ > 1 && options_.attempt.empty()) {
     token.emplace(sharded::publish_attempt(target, attempt, ops));
   }

@@ -81,6 +81,8 @@ std::string encode_record(const ShardRecord& record) {
   }
   return json_encode(Value::Map{{"version", kVersion},
                                 {"attempt", record.attempt},
+                                {"run", record.run},
+                                {"written_ms", record.written_ms},
                                 {"shard", record.shard},
                                 {"shard_num", record.shard_num},
                                 {"parallel", std::uint64_t{record.parallel}},
@@ -96,6 +98,8 @@ ShardRecord decode_record(std::string_view json) {
   }
   ShardRecord record;
   record.attempt = text_field(value, "attempt");
+  record.run = text_field(value, "run");
+  record.written_ms = uint_field(value, "written_ms");
   record.shard = uint_field(value, "shard");
   record.shard_num = uint_field(value, "shard_num");
   record.parallel = static_cast<unsigned>(uint_field(value, "parallel"));

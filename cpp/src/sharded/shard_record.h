@@ -35,6 +35,8 @@ struct RecordedFile {
 
 struct ShardRecord {
   std::string attempt;
+  std::string run;               // SaveOptions::run, or the attempt when that was made up
+  std::uint64_t written_ms = 0;  // since 1970, on the clock of the shard's machine
   std::uint64_t shard = 0;
   std::uint64_t shard_num = 0;
   unsigned parallel = 0;
