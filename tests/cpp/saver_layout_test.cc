@@ -255,14 +255,61 @@ TEST(names_that_cannot_live_together_are_refused_before_anything_is_written) {
   CHECK(!std::filesystem::exists(dir / "never"));
 }
 
-TEST(shards_that_saved_the_same_slice_are_refused) {
-  const TempDir dir;
-  const std::runtime_error error =
-      CHECK_THROWS(std::runtime_error, save_all(dir.path(), 2, 2, {}, [](std::int64_t) {
-                     return std::pair(Tables{table("user", 2, 0, 1)}, std::vector<NewTensor>());
-                   }));
-  CHECK(std::string(error.what()).find("both saved it") != std::string::npos);
-  CHECK(!std::filesystem::exists(dir / "model.safetensors.index.json"));
+TEST(parts_that_do_not_fit_together_do_not_replace_a_checkpoint) {
+  using Part = std::pair<Tables, std::vector<NewTensor>>;
+  const auto sliced = [](BucketRange slice, DType dtype = DType::kF32, std::size_t rows = 3) {
+    TableOptions options;
+    options.name = "user";
+    options.shape = {2};
+    options.dtype = dtype;
+    options.slice = slice;
+    auto made = std::make_shared<HashTable>(options);
+    std::vector<std::int64_t> ids(rows);
+    for (std::size_t i = 0; i < rows; ++i) ids[i] = static_cast<std::int64_t>(slice.begin + i * slice.size);
+    std::vector<std::int64_t> numbers(rows);
+    made->lookup(ids, true, numbers, {});
+    return made;
+  };
+  const auto touched = [&](BucketRange slice) {
+    auto made = sliced(slice);
+    made->touch(std::vector<std::int64_t>{static_cast<std::int64_t>(slice.begin)}, 1);
+    return made;
+  };
+  const BucketRange low{0, 32768, 65536}, high{32768, 65536, 65536};
+  struct Case {
+    const char* reason;
+    Part first;
+    Part second;
+  };
+  const std::vector<Case> cases = {
+      {"both saved buckets of 00000@65536@65536 and 00000@65536@65536", {{sliced({})}, {}}, {{sliced({})}, {}}},
+      {"both saved buckets of 00000@65536@65536 and 32768@65536@65536", {{sliced({})}, {}}, {{sliced(high)}, {}}},
+      {"both saved buckets of 00000@32768@65536 and 30000@65536@65536",
+       {{sliced(low)}, {}},
+       {{sliced({30000, 65536, 65536})}, {}}},
+      {"different types or row shapes", {{sliced(low)}, {}}, {{sliced(high, DType::kBF16)}, {}}},
+      {"from 65536 and 100 buckets", {{sliced(low)}, {}}, {{sliced({50, 100, 100})}, {}}},
+      {"'user@freq' has no 32768@65536@65536 with 3 rows", {{touched(low)}, {}}, {{sliced(high)}, {}}},
+      {"a table and a tensor of this name", {{}, {dense("user", DType::kU8, {1}, "x")}}, {{sliced(high)}, {}}},
+      {"a table and a tensor of this name", {{}, {dense("user@id", DType::kU8, {1}, "x")}}, {{sliced(high)}, {}}},
+  };
+  for (const CheckpointLayout layout : {CheckpointLayout::kPlain, CheckpointLayout::kRecis}) {
+    const TempDir dir;
+    SaveOptions options;
+    options.layout = layout;
+    options.overwrite = true;
+    save_all(dir / "ckpt", 1, 2, options, [&](std::int64_t) { return Part{{sliced({})}, {}}; });
+    for (const Case& c : cases) {
+      const std::runtime_error error = CHECK_THROWS(
+          std::runtime_error,
+          save_all(dir / "ckpt", 2, 2, options, [&](std::int64_t shard) { return shard == 0 ? c.first : c.second; }));
+      CHECK(std::string(error.what()).find(c.reason) != std::string::npos);
+      CHECK(std::string(error.what()).find("shards ") != std::string::npos);
+      const CheckpointReader reader(dir / "ckpt");
+      reader.verify();
+      CHECK_EQ(reader.slices("user@id").size(), std::size_t{1});
+    }
+  }
 }
 
 TEST(arguments_are_checked) {

@@ -11,7 +11,7 @@
 //     and finds the records of the shards that were quicker than the crash. They tell by the run's id, or, without
 //     one, by being older than the process of shard 0.
 //     Then it lets go of what it published, before it removes any of them.
-//  5. The records are merged; blocks that two shards both have are refused.
+//  5. The records are merged; what does not fit together, such as a bucket that two shards both have, is refused.
 //  6. plain: the index is replaced, atomically. This is the commit: before it the old checkpoint is loaded, after it
 //     the new one.
 //     recis: the names that data files will get are written to a journal; the files are renamed, tensorkey.json and the
@@ -40,6 +40,7 @@
 #include "sharded/data_files.h"
 #include "sharded/layouts.h"
 #include "sharded/leftovers.h"
+#include "sharded/merged_parts.h"
 #include "sharded/process_start.h"
 #include "weightstore/error.h"
 
@@ -272,6 +273,7 @@ std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardReco
 
 void commit(const SavePlace& place, std::span<const ShardRecord> records, const SaveOptions& options,
             io::FileOps& ops) {
+  check_parts(records);
   if (options.layout == CheckpointLayout::kPlain) {
     commit_plain(place, records, options, ops);
   } else {

@@ -35,12 +35,12 @@ SavePlace place_of(const std::filesystem::path& target, const SaveOptions& optio
 // True when this shard has given its part to the attempt, which goes on.
 bool has_record(const SavePlace& place, std::string_view attempt, std::uint64_t shard);
 
-// Steps 4 and 5 of commit.cc, on shard 0.
+// Step 4 of commit.cc, on shard 0.
 std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardRecord& own,
                                          std::chrono::milliseconds timeout, const std::function<void()>& watch,
                                          io::FileOps& ops);
 
-// Steps 6 to 8.
+// Steps 5 to 8.
 void commit(const SavePlace& place, std::span<const ShardRecord> records, const SaveOptions& options, io::FileOps& ops);
 
 }  // namespace weightstore::sharded

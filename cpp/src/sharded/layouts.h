@@ -22,8 +22,8 @@ inline constexpr const char* kRecisDescription = "torch_rank_weights_embs_table_
 // The key in the Hugging Face index's metadata under which ours lies.
 inline constexpr const char* kPlainMetadataKey = "weightstore";
 
-// The text of model.safetensors.index.json. `records` are those of all shards, in order. Throws Error(kConflict) when
-// two shards have the same block.
+// The text of model.safetensors.index.json. `records` are those of all shards, in order, and passed
+// check_parts().
 std::string plain_index(std::span<const ShardRecord> records);
 
 // A column's name in a file of the plain layout, without its slice: "user.embedding".

@@ -84,7 +84,7 @@ std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const Sh
 }
 
 std::string plain_index(std::span<const ShardRecord> records) {
-  std::map<std::string, std::pair<std::string, std::uint64_t>> weight_map;  // key to file and shard
+  std::map<std::string_view, std::string_view> weight_map;
   std::map<std::string, Table> tables;
   std::uint64_t total = 0;
   Value::Map files;
@@ -92,13 +92,7 @@ std::string plain_index(std::span<const ShardRecord> records) {
     for (const RecordedFile& file : record.files) {
       files.emplace_back(file.name, file.bytes);
       for (const RecordedBlock& block : file.blocks) {
-        const auto [it, added] = weight_map.emplace(block.key, std::pair(file.name, record.shard));
-        if (!added) {
-          throw Error(ErrorCode::kConflict, "shards " + std::to_string(it->second.second) + " and " +
-                                                std::to_string(record.shard) +
-                                                " both saved it; give every shard its own slice of the table")
-              .in_tensor(block.key);
-        }
+        weight_map.emplace(block.key, file.name);
         total += block.end - block.begin;
         if (block.kind == BlockKind::kDense) continue;
         tables[block.table].slots.insert(block.slot);
@@ -114,11 +108,11 @@ std::string plain_index(std::span<const ShardRecord> records) {
   std::string json = "{\n  \"metadata\": {\n    \"format\": \"pt\",\n    \"total_size\": " + std::to_string(total) +
                      ",\n    \"" + kPlainMetadataKey + "\": " + json_encode(ours) + "\n  },\n  \"weight_map\": {";
   const char* separator = "\n    ";
-  for (const auto& [key, place] : weight_map) {
+  for (const auto& [key, file] : weight_map) {
     json += std::exchange(separator, ",\n    ");
     append_json_string(json, key);
     json += ": ";
-    append_json_string(json, place.first);
+    append_json_string(json, file);
   }
   json += weight_map.empty() ? "}\n}\n" : "\n  }\n}\n";
   return json;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdio>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "codec/json.h"
@@ -178,7 +177,6 @@ std::vector<std::pair<std::string, std::string>> recis_json(std::span<const Shar
   std::map<std::string, Value> file_index;
   std::map<std::string, Value> keys;
   std::map<std::string, Value> description;
-  std::set<std::string> names;
   std::uint64_t number = 0;
   for (const ShardRecord& record : records) {
     if (record.parallel != records.front().parallel) {
@@ -190,17 +188,9 @@ std::vector<std::pair<std::string, std::string>> recis_json(std::span<const Shar
     for (const RecordedFile& file : record.files) {
       file_index.emplace(recis_file_name(record, file), number);
       for (const RecordedBlock& block : file.blocks) {
-        const bool dense = block.kind == BlockKind::kDense;
-        const std::string name = dense ? block.key : block.name + "^" + slice_text(block.slice);
-        if (!block_index.emplace(block.key, number).second || !names.insert(name).second) {
-          throw Error(ErrorCode::kConflict,
-                      "shard " + std::to_string(record.shard) +
-                          " saved what another shard saved too; give every shard its own slice of "
-                          "the table")
-              .in_tensor(name);
-        }
+        block_index.emplace(block.key, number);
         description.emplace(block.key, describe(block));
-        if (!dense) keys.emplace(block.key, name);
+        if (block.kind != BlockKind::kDense) keys.emplace(block.key, block.name + "^" + slice_text(block.slice));
       }
       ++number;
     }
