@@ -154,6 +154,24 @@ TEST(a_given_run_says_which_parts_belong_together) {
   CHECK_EQ(saved_values(dir.path()), (Rows{{0, {1}}, {40000, {1}}}));
 }
 
+TEST(a_shard_that_waits_follows_no_other_run) {
+  const TempDir dir;
+  SaveOptions left_over = options_of(CheckpointLayout::kPlain);
+  left_over.run = "monday";
+  std::jthread waiting([&] {
+    left_over.timeout = std::chrono::milliseconds(500);
+    const Error error = CHECK_THROWS(Error, save_value(dir.path(), left_over, 1, 1));
+    CHECK(std::string(error.what()).find("shard 0 did not begin") != std::string::npos);
+  });
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.run = "tuesday";
+  std::jthread first([&] { save_value(dir.path(), options, 0, 2); });
+  waiting.join();
+  save_value(dir.path(), options, 1, 2);
+  first.join();
+  CHECK_EQ(saved_values(dir.path()), (Rows{{0, {2}}, {40000, {2}}}));
+}
+
 TEST(a_forked_child_is_of_the_same_run) {
   const TempDir dir;
   SaveOptions options = options_of(CheckpointLayout::kPlain);
@@ -312,6 +330,21 @@ TEST(directories_whose_names_begin_alike_leave_each_other_alone) {
   save_one(dir / "ckpt.v2", options, "new");
   CHECK_EQ(loaded(dir / "ckpt.v2"), "new");
   CHECK_EQ(loaded(dir / "ckpt"), "other");
+}
+
+TEST(an_attempt_may_be_called_like_a_file_of_the_protocol) {
+  for (const char* attempt : {"token", "token.1", "token5", "lock", "journal", "a-s00001", "a.json", "x-f00000"}) {
+    for (const bool plain : {true, false}) {
+      const TempDir dir;
+      SaveOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
+      options.timeout = std::chrono::milliseconds(200);
+      options.attempt = attempt;
+      save_value(dir / "ckpt", options, 1, 1);
+      save_value(dir / "ckpt", options, 0, 1);
+      CHECK_EQ(saved_values(dir / "ckpt"), (Rows{{0, {1}}, {40000, {1}}}));
+      CHECK(only_a_checkpoint(dir / "ckpt"));
+    }
+  }
 }
 
 TEST(a_record_under_another_shards_name_does_not_count) {

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -18,6 +19,7 @@ namespace weightstore::sharded {
 namespace {
 
 constexpr std::size_t kMaxAttempt = 64;
+constexpr std::size_t kMaxRun = 256;
 constexpr int kLockTries = 10;
 constexpr const char* kLock = ".weightstore-save.lock";
 constexpr const char* kToken = ".weightstore-save.token";
@@ -36,6 +38,13 @@ bool remove_number(std::string_view& text, std::string_view mark) {
   if (digits == text.size() || !text.substr(0, digits).ends_with(mark)) return false;
   text = text.substr(0, digits - mark.size());
   return true;
+}
+
+// The token, or one that was not published yet; an attempt may be called "token" or "token.1" as well.
+bool is_token(std::string_view name) {
+  if (!name.starts_with(kToken)) return false;
+  name.remove_prefix(std::string_view(kToken).size());
+  return name.empty() || (name.starts_with('.') && name.find_first_not_of("0123456789abcdef", 1) == name.npos);
 }
 
 bool same_file(int fd, const std::string& path, io::FileOps& ops) {
@@ -63,6 +72,12 @@ void check_attempt(std::string_view attempt) {
                   "' must be 1 to 64 letters, digits, '-', '_' and '.', such as \"step-1000\"");
 }
 
+void check_run(std::string_view run) {
+  if (run.size() <= kMaxRun && run.find('\n') == std::string_view::npos) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "the run '" + printable(run) + "' must be one line of at most " + std::to_string(kMaxRun) + " bytes");
+}
+
 std::string protocol_name(const std::string& rest) { return kHiddenPrefix + rest; }
 
 std::string record_name(std::string_view attempt, std::uint64_t shard) {
@@ -76,7 +91,7 @@ std::string data_name(std::string_view prefix, std::string_view attempt, unsigne
 }
 
 std::optional<std::string> attempt_of_name(std::string_view name) {
-  if (name == kLock || name.starts_with(kToken) || name == kJournal) return std::string();
+  if (name == kLock || is_token(name) || name == kJournal) return std::string();
   const bool hidden = name.starts_with(kHiddenPrefix);
   if (!hidden && !name.starts_with(kPlainPrefix)) return std::nullopt;
   name.remove_prefix(std::string_view(hidden ? kHiddenPrefix : kPlainPrefix).size());
@@ -158,11 +173,13 @@ HeldFile lock_directory(const std::filesystem::path& directory, io::FileOps& ops
   return HeldFile::lock(directory / kLock, ops);
 }
 
-HeldFile publish_attempt(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops) {
-  return HeldFile::publish(directory / kToken, attempt, ops);
+HeldFile publish_attempt(const std::filesystem::path& directory, std::string_view attempt, std::string_view run,
+                         io::FileOps& ops) {
+  return HeldFile::publish(directory / kToken, std::string(attempt) + "\n" + std::string(run), ops);
 }
 
-std::string wait_for_attempt(const std::filesystem::path& directory, std::chrono::milliseconds timeout,
+std::string wait_for_attempt(const std::filesystem::path& directory, std::string_view run,
+                             std::chrono::milliseconds timeout,
                              const std::function<bool(const std::string&)>& took_part,
                              const std::function<void()>& watch, io::FileOps& ops) {
   const std::string path = (directory / kToken).native();
@@ -170,14 +187,17 @@ std::string wait_for_attempt(const std::filesystem::path& directory, std::chrono
   while (true) {
     const int fd = io::retry_interrupted([&] { return ops.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0); });
     if (fd >= 0) {
-      std::array<char, kMaxAttempt + 1> text;
+      std::array<char, kMaxAttempt + kMaxRun + 2> text;
       std::size_t length = 0;
       try {
         length = io::read_up_to(ops, fd, std::as_writable_bytes(std::span(text)), 0, path);
       } catch (const Error&) {
       }
-      const std::string attempt(text.data(), length);
-      const bool is_new = is_attempt(attempt) && !took_part(attempt);
+      const std::string_view published(text.data(), length);
+      const std::size_t line = std::min(published.find('\n'), length);
+      const std::string attempt(published.substr(0, line));
+      const bool is_ours = line < length && published.substr(line + 1) == run;
+      const bool is_new = is_ours && is_attempt(attempt) && !took_part(attempt);
       // Last: shard 0 lets go of its token before it removes the records that tell who took part.
       const bool alive = same_file(fd, path, ops) && try_lock(fd, LOCK_SH, ops) != 0;
       io::close_quietly(ops, fd);

@@ -21,6 +21,8 @@ inline constexpr auto kPollInterval = std::chrono::milliseconds(20);
 bool is_attempt(std::string_view text);
 // Throws Error(kInvalidArgument) unless it is one.
 void check_attempt(std::string_view attempt);
+// Throws Error(kInvalidArgument) unless the run can be told in a token.
+void check_run(std::string_view run);
 
 // ".weightstore-save.<rest>": everything a save puts beside a checkpoint begins like this.
 std::string protocol_name(const std::string& rest);
@@ -66,11 +68,13 @@ class HeldFile {
 
 // Keeps other saves out of the directory. Throws Error(kConflict) when one is running.
 HeldFile lock_directory(const std::filesystem::path& directory, io::FileOps& ops);
-// Tells the other shards the attempt's id.
-HeldFile publish_attempt(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops);
-// The id that a living shard 0 has published and that is new to us, as soon as there is one. Ids for which `took_part`
-// are of a save to which this shard has given its part already. Throws Error(kIo) after `timeout`.
-std::string wait_for_attempt(const std::filesystem::path& directory, std::chrono::milliseconds timeout,
+// Tells the other shards of the run the attempt's id.
+HeldFile publish_attempt(const std::filesystem::path& directory, std::string_view attempt, std::string_view run,
+                         io::FileOps& ops);
+// The id that a living shard 0 of the run has published and that is new to us, as soon as there is one. Ids for which
+// `took_part` are of a save to which this shard has given its part already. Throws Error(kIo) after `timeout`.
+std::string wait_for_attempt(const std::filesystem::path& directory, std::string_view run,
+                             std::chrono::milliseconds timeout,
                              const std::function<bool(const std::string&)>& took_part,
                              const std::function<void()>& watch, io::FileOps& ops);
 

@@ -181,6 +181,7 @@ SaveOptions save_options_from_json(std::string_view json) {
       if (!options.attempt.empty()) sharded::check_attempt(options.attempt);
     } else if (name == "run") {
       options.run = option<std::string>(entry, "run");
+      sharded::check_run(options.run);
     } else if (name == "max_block_bytes") {
       const auto bytes = option<std::int64_t>(entry, "max_block_bytes");
       if (bytes < 0) throw Error(ErrorCode::kInvalidArgument, "the option 'max_block_bytes' is negative");
@@ -234,6 +235,7 @@ void Saver::save(std::span<const WriteBlock> blocks) const try {
   const auto plan = options_.layout == CheckpointLayout::kPlain ? sharded::plan_plain : sharded::plan_recis;
   const std::vector<PlannedFile> files = plan(blocks, shard, options_.max_block_bytes);
   if (!options_.attempt.empty()) sharded::check_attempt(options_.attempt);
+  sharded::check_run(options_.run);
   std::uint64_t total = 0;
   for (const PlannedFile& file : files) total += file.nbytes;
   Meter meter(options_.progress, total);
@@ -252,7 +254,8 @@ void Saver::save(std::span<const WriteBlock> blocks) const try {
     const auto took_part = [&](const std::string& published) {
       return sharded::has_record(sharded::place_of(target, options_, published), published, shard_index_);
     };
-    attempt = sharded::wait_for_attempt(target, options_.timeout, took_part, [&] { meter.report(); }, ops);
+    attempt =
+        sharded::wait_for_attempt(target, options_.run, options_.timeout, took_part, [&] { meter.report(); }, ops);
   }
   const SavePlace place = sharded::place_of(target, options_, attempt);
   make_building_site(place, ops);
@@ -265,7 +268,7 @@ void Saver::save(std::span<const WriteBlock> blocks) const try {
   record.layout = options_.layout;
   Part part(place, std::move(record), options_, ops);
   if (shard_index_ == 0 && shard_num_ > 1 && options_.attempt.empty()) {
-    token.emplace(sharded::publish_attempt(target, attempt, ops));
+    token.emplace(sharded::publish_attempt(target, attempt, options_.run, ops));
   }
   try {
     part.record().files = write_files(place, files, attempt, shard_index_, options_, meter, ops);
