@@ -243,6 +243,27 @@ TEST(a_shard_that_fails_tells_shard_0_why) {
   CHECK(std::string(error.what()).find("shard 1 failed: ") != std::string::npos);
 }
 
+TEST(a_shard_that_fails_before_it_writes_tells_shard_0_too) {
+  for (const bool plain : {true, false}) {
+    const TempDir dir;
+    SaveOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
+    options.attempt = "a";
+    Saver saver(1, 2, 1, dir / "ckpt");
+    saver.configure(options);
+    const auto user = table("user", 2, 1, 2);
+    CHECK_THROWS(Error, saver.save(saver.make_write_blocks(Tables{user, user}, {})));
+    const Error error = CHECK_THROWS(Error, save_one(dir / "ckpt", options, "part", 0, 2));
+    CHECK(std::string(error.what()).find("shard 1 failed: ") != std::string::npos);
+    saver.give_up("no memory");
+    const Error again = CHECK_THROWS(Error, save_one(dir / "ckpt", options, "part", 0, 2));
+    CHECK(std::string(again.what()).find("shard 1 failed: no memory") != std::string::npos);
+    saver.save(saver.make_write_blocks(Tables{user}, {}));
+    save_one(dir / "ckpt", options, "part", 0, 2);
+    CHECK_EQ(loaded(dir / "ckpt"), "part");
+    CHECK(only_a_checkpoint(dir / "ckpt"));
+  }
+}
+
 TEST(a_shard_that_is_ahead_waits_for_its_next_save) {
   const TempDir dir;
   const SaveOptions base = options_of(CheckpointLayout::kPlain);

@@ -199,6 +199,30 @@ TEST(what_is_there_is_replaced_only_where_that_was_asked_for) {
   CHECK(!std::filesystem::exists(dir / "hf/model-00001-of-00001.safetensors"));
 }
 
+TEST(a_directory_that_is_swapped_stays_as_private_as_it_was) {
+  const TempDir dir;
+  const auto only_ours = std::filesystem::perms::owner_all;
+  save_one(dir / "ckpt", options_of(CheckpointLayout::kRecis), "old");
+  std::filesystem::permissions(dir / "ckpt", only_ours);
+  save_one(dir / "ckpt", options_of(CheckpointLayout::kRecis, true), "new");
+  CHECK_EQ(loaded(dir / "ckpt"), "new");
+  CHECK(std::filesystem::status(dir / "ckpt").permissions() == only_ours);
+}
+
+TEST(files_survive_a_swap_beside_a_checkpoint_that_cannot_be_read) {
+  const TempDir dir;
+  const std::filesystem::path path = dir / "ckpt";
+  save_one(path, options_of(CheckpointLayout::kRecis), "old");
+  write_file(path / "index", "{");
+  write_file(path / "config.json", "somebody else's");
+  write_file(path / "model-000000-of-000009.safetensors", "of another save");
+  save_one(path, options_of(CheckpointLayout::kRecis, true), "new");
+  CHECK_EQ(loaded(path), "new");
+  CHECK(only_a_checkpoint(path));
+  CHECK_EQ(read_file(path / "config.json"), "somebody else's");
+  CHECK_EQ(read_file(path / "model-000000-of-000009.safetensors"), "of another save");
+}
+
 TEST(files_that_are_no_part_of_a_checkpoint_stay) {
   for (const char* name : {"model-000001-of-000002.safetensors", "tensorkey.json"}) {
     const TempDir dir;

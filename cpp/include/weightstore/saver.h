@@ -128,6 +128,10 @@ class Saver {
   // there before stays until the new one takes its place.
   void save(std::span<const WriteBlock> blocks) const;
 
+  // Tells shard 0 that this shard's part will not come, for a reason that lies before save(), so that it need not wait.
+  // For shards that were given an attempt; nothing otherwise.
+  void give_up(std::string_view why) const noexcept;
+
  private:
   std::uint64_t shard_index_;
   std::uint64_t shard_num_;

@@ -1,5 +1,6 @@
 #include "sharded/leftovers.h"
 
+#include <cerrno>
 #include <vector>
 
 #include "codec/json.h"
@@ -148,18 +149,16 @@ void remove_leftovers(const std::filesystem::path& directory, std::string_view a
 }
 
 void retire_directory(const std::filesystem::path& directory, const std::filesystem::path& heir, io::FileOps& ops) {
-  const auto files = checkpoint_files(directory, ops);
-  if (!files) return;
-  std::set<std::string> ours = *files;
+  // Of a checkpoint whose index cannot be read nothing is known to be ours: it stays, as far as its names are free.
+  std::set<std::string> ours = checkpoint_files(directory, ops).value_or(std::set<std::string>());
   ours.merge(journaled_files(directory, ops));
   ours.insert({kRecisKeys, kRecisDescription});
   io::remove_stale_temporaries(directory.native(), ops);
   for (const std::string& name : names_in(directory)) {
-    if (ours.contains(name) || attempt_of_name(name)) {
-      unlink_in(directory, name, ops);
-    } else {
-      ops.rename_new((directory / name).c_str(), (heir / name).c_str());
-    }
+    const bool is_ours = ours.contains(name) || attempt_of_name(name);
+    const bool moved = !is_ours && ops.rename_new((directory / name).c_str(), (heir / name).c_str()) == 0;
+    // What has a name that the new checkpoint needed is replaced.
+    if (is_ours || (!moved && errno == EEXIST)) unlink_in(directory, name, ops);
   }
   ops.rmdir(directory.c_str());
 }

@@ -27,6 +27,7 @@ namespace {
 using sharded::PlannedFile;
 using sharded::RecordedFile;
 using sharded::SavePlace;
+using sharded::ShardPosition;
 using sharded::ShardRecord;
 
 constexpr std::int64_t kMaxParallel = 1024;
@@ -116,7 +117,7 @@ class Part {
   }
 
   // Removes the files, and tells shard 0 why it need not wait.
-  void withdraw(const char* why) noexcept {
+  void withdraw(std::string_view why) noexcept {
     try {
       // Should the commit itself have come through, they are part of the checkpoint.
       const auto needed = sharded::checkpoint_files(place_.work, ops_);
@@ -145,9 +146,26 @@ class Part {
   io::FileOps& ops_;
 };
 
+ShardRecord new_record(const ShardPosition& shard, const SaveOptions& options, const std::string& attempt) {
+  ShardRecord record;
+  record.attempt = attempt;
+  record.run = options.attempt.empty() ? attempt : options.run;
+  record.shard = shard.index;
+  record.shard_num = shard.count;
+  record.parallel = shard.parallel;
+  record.layout = options.layout;
+  return record;
+}
+
 void make_building_site(const SavePlace& place, io::FileOps& ops) {
-  if (!place.swaps() || ops.mkdir(place.work.c_str(), 0777) == 0 || errno == EEXIST) return;
-  throw io::io_error(errno, "cannot create a directory to build the new checkpoint in", place.work.native());
+  if (!place.swaps()) return;
+  if (ops.mkdir(place.work.c_str(), 0777) == 0) {
+    // It will be the checkpoint's directory: as private as that one.
+    std::error_code error;
+    std::filesystem::permissions(place.work, std::filesystem::status(place.target, error).permissions(), error);
+  } else if (errno != EEXIST) {
+    throw io::io_error(errno, "cannot create a directory to build the new checkpoint in", place.work.native());
+  }
 }
 
 template <class T>
@@ -228,12 +246,31 @@ std::vector<WriteBlock> Saver::make_write_blocks(std::span<const std::shared_ptr
   return blocks;
 }
 
+void Saver::give_up(std::string_view why) const noexcept {
+  if (shard_index_ == 0 || !sharded::is_attempt(options_.attempt)) return;
+  try {
+    io::FileOps& ops = options_.file_ops != nullptr ? *options_.file_ops : io::system_file_ops();
+    const std::filesystem::path target = sharded::prepare_directory(path_, false, ops);
+    const SavePlace place = sharded::place_of(target, options_, options_.attempt);
+    make_building_site(place, ops);
+    const ShardPosition shard{shard_index_, shard_num_, parallel_};
+    Part(place, new_record(shard, options_, options_.attempt), options_, ops).withdraw(why);
+  } catch (...) {
+  }
+}
+
 void Saver::save(std::span<const WriteBlock> blocks) const try {
   io::FileOps& ops = options_.file_ops != nullptr ? *options_.file_ops : io::system_file_ops();
-  const sharded::ShardPosition shard{shard_index_, shard_num_, parallel_};
-  // Nothing is touched when the blocks cannot be a checkpoint.
+  const ShardPosition shard{shard_index_, shard_num_, parallel_};
+  // Nothing of a checkpoint is touched when the blocks cannot be one.
   const auto plan = options_.layout == CheckpointLayout::kPlain ? sharded::plan_plain : sharded::plan_recis;
-  const std::vector<PlannedFile> files = plan(blocks, shard, options_.max_block_bytes);
+  std::vector<PlannedFile> files;
+  try {
+    files = plan(blocks, shard, options_.max_block_bytes);
+  } catch (const std::exception& error) {
+    give_up(error.what());
+    throw;
+  }
   if (!options_.attempt.empty()) sharded::check_attempt(options_.attempt);
   sharded::check_run(options_.run);
   std::uint64_t total = 0;
@@ -259,14 +296,7 @@ void Saver::save(std::span<const WriteBlock> blocks) const try {
   }
   const SavePlace place = sharded::place_of(target, options_, attempt);
   make_building_site(place, ops);
-  ShardRecord record;
-  record.attempt = attempt;
-  record.run = options_.attempt.empty() ? attempt : options_.run;
-  record.shard = shard_index_;
-  record.shard_num = shard_num_;
-  record.parallel = parallel_;
-  record.layout = options_.layout;
-  Part part(place, std::move(record), options_, ops);
+  Part part(place, new_record(shard, options_, attempt), options_, ops);
   if (shard_index_ == 0 && shard_num_ > 1 && options_.attempt.empty()) {
     token.emplace(sharded::publish_attempt(target, attempt, options_.run, ops));
   }
