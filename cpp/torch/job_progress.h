@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <tuple>
 
@@ -16,24 +18,34 @@ class JobProgress {
  public:
   // For the job that begins now; what was said about the one before is forgotten.
   Progress begin() {
-    done_ = 0;
-    total_ = 0;
+    set(0, 0, "");
     cancelled_ = false;
-    return [this](std::uint64_t done, std::uint64_t total, std::string_view) {
-      done_ = static_cast<std::int64_t>(done);
-      total_ = static_cast<std::int64_t>(total);
+    return [this](std::uint64_t done, std::uint64_t total, std::string_view name) {
+      set(done, total, name);
       return !cancelled_;
     };
   }
 
-  // Bytes done, and bytes in all.
-  std::tuple<std::int64_t, std::int64_t> get() const { return {done_.load(), total_.load()}; }
+  // Bytes done, bytes in all, and what was worked on last.
+  std::tuple<std::int64_t, std::int64_t, std::string> get() const {
+    const std::lock_guard lock(mutex_);
+    return {done_, total_, name_};
+  }
   // Ends the job that is running, soon.
   void cancel() { cancelled_ = true; }
 
  private:
-  std::atomic<std::int64_t> done_ = 0;
-  std::atomic<std::int64_t> total_ = 0;
+  void set(std::uint64_t done, std::uint64_t total, std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    done_ = static_cast<std::int64_t>(done);
+    total_ = static_cast<std::int64_t>(total);
+    name_ = name;
+  }
+
+  mutable std::mutex mutex_;
+  std::int64_t done_ = 0;
+  std::int64_t total_ = 0;
+  std::string name_;
   std::atomic<bool> cancelled_ = false;
 };
 

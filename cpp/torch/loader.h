@@ -27,8 +27,8 @@ class LoaderHolder : public torch::CustomClassHolder {
   std::string default_load_info() const;
   void load(const std::string& info);
 
-  // Bytes read and bytes in all of the load that is running.
-  std::tuple<std::int64_t, std::int64_t> progress() const { return progress_.get(); }
+  // Bytes read, bytes in all, and what is being read, of the load that is running.
+  std::tuple<std::int64_t, std::int64_t, std::string> progress() const { return progress_.get(); }
   void cancel() { progress_.cancel(); }
 
  private:

@@ -52,8 +52,11 @@ class SaverHolder : public torch::CustomClassHolder {
   BlockList make_write_blocks(const TableDict& tables, const TensorDict& tensors) const;
   void save(const BlockList& blocks);
 
-  // Bytes written and bytes in all of the save that is running.
-  std::tuple<std::int64_t, std::int64_t> progress() const { return progress_.get(); }
+  // As Saver::give_up().
+  void give_up(const std::string& why) const { saver_.give_up(why); }
+
+  // Bytes written, bytes in all, and what is being written, of the save that is running.
+  std::tuple<std::int64_t, std::int64_t, std::string> progress() const { return progress_.get(); }
   void cancel() { progress_.cancel(); }
 
  private:

@@ -2,48 +2,61 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from ._progress import Progress, reporting
+from ._progress import Progress, check, reporting
 from ._torch_errors import translated
 
 _POLL_SECONDS = 0.05
+_log = logging.getLogger(__name__)
 
 
-def run(impl: Any, call: Callable[[], None], progress: Progress | bool | None) -> None:
-    """Does `call`, a method of `impl` that has `progress()` and `cancel()` beside it, on a thread of its own, so that this
-    one hears of Ctrl-C. What `progress` raises, or an interrupt, ends the call and is raised when it has ended."""
-    failure: list[BaseException] = []
-    ended = threading.Event()  # a Thread whose join() is interrupted may take itself for dead
+class Job:
+    """A method of `impl`, which has `progress()` and `cancel()` beside it, called on a thread of its own, so that whoever
+    waits hears of Ctrl-C."""
 
-    def work() -> None:
+    def __init__(self, impl: Any, call: Callable[[], None], progress: Progress | bool | None) -> None:
+        check(progress)
+        self._impl = impl
+        self._progress = progress
+        self._failure: BaseException | None = None
+        self._ended = threading.Event()  # a Thread whose join() is interrupted may take itself for dead
+        # Not a daemon: a program that ends waits for its checkpoint.
+        threading.Thread(target=self._work, args=(call,), name="weightstore-work").start()
+
+    def _work(self, call: Callable[[], None]) -> None:
         try:
             with translated():
                 call()
         except BaseException as error:
-            failure.append(error)
+            self._failure = error
         finally:
-            ended.set()
+            self._ended.set()
 
-    def tell(report: Progress) -> object:
-        done, total = impl.progress()
-        return report(done, total, "")
+    def wait(self) -> None:
+        """What `progress` raises, or an interrupt, ends the call and is raised when it has ended."""
+        with reporting(self._progress) as report:
+            try:
+                while not self._ended.wait(_POLL_SECONDS):
+                    if report is not None and report(*self._impl.progress()) is False:
+                        self._impl.cancel()
+            except BaseException:
+                # Again and again: the call may have begun, and forgotten what it was told before, only now.
+                while not self._ended.is_set():
+                    self._impl.cancel()
+                    self._ended.wait(_POLL_SECONDS)
+                raise
+            if self._failure is not None:
+                raise self._failure
+            if report is not None:
+                self._report_end(report)
 
-    with reporting(progress) as report:
-        threading.Thread(target=work, name="weightstore-work").start()
+    def _report_end(self, report: Progress) -> None:
         try:
-            while not ended.wait(_POLL_SECONDS):
-                if report is not None and tell(report) is False:
-                    impl.cancel()
-        except BaseException:
-            # Again and again: the call may have begun, and forgotten what it was told before, only now.
-            while not ended.is_set():
-                impl.cancel()
-                ended.wait(_POLL_SECONDS)
-            raise
-        if failure:
-            raise failure[0]
-        if report is not None:
-            tell(report)
+            report(*self._impl.progress())
+        except Exception:
+            # It is done: an error would say that it is not.
+            _log.exception("progress raised when the work was done")

@@ -60,7 +60,7 @@ class Loader:
 
     def load(self) -> None:
         info = self._filter_func(self.default_load_info())
-        _interruptible.run(self._impl, lambda: self._impl.load(json.dumps(info)), self._progress)
+        _interruptible.Job(self._impl, lambda: self._impl.load(json.dumps(info)), self._progress).wait()
 
 
 class CheckpointReader:

@@ -12,15 +12,19 @@ Progress = Callable[[int, int, str], object]
 _log = logging.getLogger(__name__)
 
 
+def check(progress: Progress | bool | None) -> None:
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise TypeError(f"progress is {progress!r}; it is None, True or a callable")
+
+
 @contextmanager
 def reporting(progress: Progress | bool | None) -> Iterator[Progress | None]:
     """None and False: silence. True: a tqdm bar when tqdm is installed. A callable: itself."""
+    check(progress)
     if progress is None or progress is False:
         yield None
         return
     if progress is not True:
-        if not callable(progress):
-            raise TypeError(f"progress is {progress!r}; it is None, True or a callable")
         yield progress
         return
     try:

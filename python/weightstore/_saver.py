@@ -75,6 +75,10 @@ class Saver:
         self._attempt = None if attempt is None else str(attempt)
         self._run = None if run is None else str(run)
         self._progress = progress
+        if not timeout >= 0:
+            raise errors.make(
+                "invalid_argument", f"timeout is {timeout}; it is a number of seconds", format="checkpoint"
+            )
         self._options: dict[str, Any] = {
             "layout": layout,
             "durable": durable,
@@ -92,36 +96,42 @@ class Saver:
     def save(self) -> None:
         """Saves and returns when this shard's part is written; on shard 0 when the checkpoint is complete."""
         self._refuse_second()
-        with translated():
-            self._configure(*self._agreed())
-            blocks = self._impl.make_write_blocks(self._hashtables, self._tensors)
-        blocks = self._filter_func(blocks)
-        _interruptible.run(self._impl, lambda: self._impl.save(blocks), self._progress)
+        blocks = self._blocks(lambda: self._tensors)
+        _interruptible.Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress).wait()
 
     def save_async(self) -> Future[None]:
         """Captures tables and tensors as they are now and saves them in the background. Tensors are copied, into memory
         that is kept for the next call; tables copy a page when it is first written to."""
         self._refuse_second()
-        with translated():
-            self._configure(*self._agreed())
-            tensors = self._staged() if self._shard_index == 0 else {}
-            blocks = self._impl.make_write_blocks(self._hashtables, tensors)
-        blocks = self._filter_func(blocks)
+        blocks = self._blocks(lambda: self._staged() if self._shard_index == 0 else {})
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         self._running = future
+        # Begun here: a program that ends starts no more threads.
+        job = _interruptible.Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress)
 
-        def run() -> None:
+        def wait() -> None:
             try:
-                _interruptible.run(self._impl, lambda: self._impl.save(blocks), self._progress)
+                job.wait()
             except BaseException as error:
                 future.set_exception(error)
             else:
                 future.set_result(None)
 
-        # Not a daemon: a program that ends waits for its checkpoint.
-        threading.Thread(target=run, name="weightstore-save").start()
+        threading.Thread(target=wait, name="weightstore-save").start()
         return future
+
+    def _blocks(self, tensors: Callable[[], Mapping[str, torch.Tensor]]) -> list[list[Any]]:
+        """A list with the list of blocks to be saved, to be taken out: an error that somebody keeps must not keep the
+        tables as they were."""
+        try:
+            with translated():
+                self._configure(*self._agreed())
+                blocks = self._impl.make_write_blocks(self._hashtables, tensors())
+            return [list(self._filter_func(blocks))]
+        except BaseException as error:
+            self._impl.give_up(f"{type(error).__name__}: {error}")
+            raise
 
     def _refuse_second(self) -> None:
         if self._running is not None and not self._running.done():
@@ -155,9 +165,11 @@ class Saver:
         import torch
 
         for name, tensor in self._tensors.items():
+            if not _has_values(tensor):
+                self._impl.make_write_blocks({}, {name: tensor})  # says why not
             known = self._staging.get(name)
             if known is None or known.shape != tensor.shape or known.dtype != tensor.dtype:
-                self._staging[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
+                self._staging[name] = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
             self._staging[name].copy_(tensor.detach())
         return {name: self._staging[name] for name in self._tensors}
 
@@ -166,6 +178,17 @@ def split_sparse_dense_state_dict(state: Mapping[str, Any]) -> tuple[dict[str, A
     """A state dict's tables, and everything else."""
     sparse = {name: value for name, value in state.items() if hasattr(value, "hashtable_tag")}
     return sparse, {name: value for name, value in state.items() if name not in sparse}
+
+
+def _has_values(tensor: Any) -> bool:
+    import torch
+
+    return (
+        isinstance(tensor, torch.Tensor)
+        and tensor.layout is torch.strided
+        and not tensor.is_quantized
+        and not tensor.is_meta
+    )
 
 
 def _as_dict(tensors: Mapping[str, Any] | Iterable[tuple[str, Any]] | None) -> dict[str, Any]:

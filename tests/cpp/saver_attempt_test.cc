@@ -248,7 +248,7 @@ TEST(a_shard_that_fails_before_it_writes_tells_shard_0_too) {
     const TempDir dir;
     SaveOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
     options.attempt = "a";
-    Saver saver(1, 2, 1, dir / "ckpt");
+    Saver saver(1, 2, 2, dir / "ckpt");
     saver.configure(options);
     const auto user = table("user", 2, 1, 2);
     CHECK_THROWS(Error, saver.save(saver.make_write_blocks(Tables{user, user}, {})));

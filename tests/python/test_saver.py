@@ -53,6 +53,44 @@ def tensors_in(path: Path) -> dict:
     return found
 
 
+def test_shard_0_hears_what_went_wrong_before_a_shard_saved(tmp_path):
+    def refuse(blocks):
+        raise ValueError("this one not")
+
+    with pytest.raises(ValueError, match="this one not"):
+        weightstore.Saver(1, 2, 2, tmp_path, attempt="a", filter_func=refuse).save()
+    with pytest.raises(OSError, match="shard 1 failed: ValueError: this one not"):
+        weightstore.Saver(0, 2, 2, tmp_path, attempt="a").save()
+
+
+def test_a_filter_may_be_a_generator(tmp_path):
+    dense = {"w": torch.ones(2), "v": torch.ones(3)}
+
+    def only_w(blocks):
+        return (block for block in blocks if block.tensor_name() == "w")
+
+    weightstore.Saver(path=tmp_path, tensors=dense, filter_func=only_w).save()
+    assert weightstore.CheckpointReader(tmp_path).tensor_names() == ["w"]
+
+
+def test_save_async_takes_what_save_takes(tmp_path):
+    with torch.device("meta"):
+        weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(2, device="cpu")}).save_async().result(60)
+    assert torch.equal(weightstore.CheckpointReader(tmp_path).read_tensor("w"), torch.ones(2))
+    for strange in (torch.eye(3).to_sparse(), torch.ones(2, device="meta")):
+        saver = weightstore.Saver(path=tmp_path, tensors={"strange": strange})
+        with pytest.raises(Exception, match="strange") as expected:
+            saver.save()
+        with pytest.raises(type(expected.value), match=re.escape(str(expected.value))):
+            saver.save_async()
+
+
+def test_a_timeout_is_a_number_of_seconds(tmp_path):
+    for timeout in (float("nan"), -1):
+        with pytest.raises(ValueError, match="timeout is"):
+            weightstore.Saver(path=tmp_path, timeout=timeout)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_round_trip(tmp_path, layout):
     ids = torch.arange(1000) * 7919

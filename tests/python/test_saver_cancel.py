@@ -85,13 +85,13 @@ except KeyboardInterrupt:
 
 
 class Job:
-    """What `_interruptible.run` takes for a saver or loader that works until it is cancelled."""
+    """What `_interruptible.Job` takes for a saver or loader that works until it is cancelled."""
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
 
-    def progress(self) -> tuple[int, int]:
-        return 1, 2
+    def progress(self) -> tuple[int, int, str]:
+        return 1, 2, "w"
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -104,10 +104,38 @@ class Job:
 def test_whoever_watches_ends_a_call() -> None:
     job = Job()
     with pytest.raises(RuntimeError, match="was cancelled"):
-        _interruptible.run(job, job.work, answer_false)
+        _interruptible.Job(job, job.work, answer_false).wait()
     job = Job()
     with pytest.raises(Enough):
-        _interruptible.run(job, job.work, answer_with_an_error)
+        _interruptible.Job(job, job.work, answer_with_an_error).wait()
+
+
+def test_an_error_after_the_end_is_too_late(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fails_at_the_end(done: int, total: int, name: str) -> None:
+        if done == total:
+            assert name == "w"
+            raise Enough
+
+    weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(3)}, progress=fails_at_the_end).save()
+    assert torch.equal(weightstore.CheckpointReader(tmp_path).read_tensor("w"), torch.ones(3))
+    assert "progress raised" in caplog.text
+
+
+def test_a_save_that_failed_lets_go_of_its_tables(tmp_path: Path) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    rows = 400_000
+    table = torch.classes.store.HashTable("user", [32], torch.float32)
+    ids, values = torch.arange(rows), torch.ones(rows, 32)
+    table.insert(ids, values)
+    saver = weightstore.Saver(0, 2, 1, tmp_path, {"user": table}, progress=answer_with_an_error, timeout=60)
+    failed = saver.save_async()
+    with pytest.raises(Enough):
+        failed.result(60)
+    before = resident()
+    table.insert(ids, values)
+    assert resident() - before < values.nbytes // 2
 
 
 def test_a_load_is_watched(tmp_path: Path) -> None:
