@@ -22,7 +22,7 @@ namespace weightstore {
 struct Initializer {
   enum class Kind : std::uint8_t {
     kConstant,         // a
-    kUniform,          // a <= x < b
+    kUniform,          // a <= x < b; the number nearest to a where the type has none between them
     kNormal,           // mean a, standard deviation b
     kTruncatedNormal,  // the same, within two standard deviations of the mean
   };
