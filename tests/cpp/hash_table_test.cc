@@ -271,6 +271,9 @@ TEST(senseless_tables_are_refused) {
     return CHECK_THROWS(Error, HashTable(changed)).code();
   };
   CHECK(refused([](TableOptions& o) { o.name = ""; }) == ErrorCode::kInvalidArgument);
+  CHECK(refused([](TableOptions& o) { o.name = "\xff"; }) == ErrorCode::kInvalidArgument);
+  CHECK(refused([](TableOptions& o) { o.children = {"a", ""}; }) == ErrorCode::kInvalidArgument);
+  CHECK(refused([](TableOptions& o) { o.children = {"a", "\xff"}; }) == ErrorCode::kInvalidArgument);
   CHECK(refused([](TableOptions& o) { o.shape = {0}; }) == ErrorCode::kInvalidArgument);
   CHECK(refused([](TableOptions& o) { o.shape = {1ull << 62, 8}; }) == ErrorCode::kInvalidArgument);
   CHECK(refused([](TableOptions& o) { o.dtype = DType::kF4; }) == ErrorCode::kUnsupported);
@@ -284,7 +287,7 @@ TEST(senseless_tables_are_refused) {
   CHECK(refused([](TableOptions& o) { o.children = {"a", "b", "a"}; }) == ErrorCode::kInvalidArgument);
 
   HashTable table(options(4));
-  CHECK_THROWS(Error, table.add_slot("id", {1}, DType::kF32));
+  for (const char* name : {"", "id", "a@b", "@", "\xff"}) CHECK_THROWS(Error, table.add_slot(name, {1}, DType::kF32));
   CHECK_THROWS(Error, table.add_slot("embedding", {1}, DType::kF32));
   CHECK_THROWS(Error, table.insert(Ids{1}, bytes_of(Floats{1, 2, 3})));
   CHECK_THROWS(Error, table.write_slot(1, Ids{}, {}));

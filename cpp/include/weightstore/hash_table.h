@@ -88,8 +88,10 @@ class HashTable {
   std::size_t slot_index(std::string_view slot) const;  // as find_slot(), but throws Error(kNotFound) listing the slots
   std::size_t stripe_count() const;
 
-  // Adds a slot, filled for the rows that are there already, and returns its number. Not "id", not twice. Types are
-  // those of SafeTensors that fill whole bytes; random initializers are for F16, BF16, F32 and F64. Waits for batches.
+  // Adds a slot, filled for the rows that are there already, and returns its number. Not "id", not twice, no '@' in its
+  // name. Types are those of SafeTensors that fill whole bytes; random initializers are for F16, BF16, F32 and F64, and
+  // other floats and complex numbers start with 0. Numbers that the type does not have are Error(kInvalidArgument).
+  // Waits for batches.
   std::size_t add_slot(std::string name, Shape shape, DType dtype, const Initializer& initializer = {});
   // For rows created from now on.
   void set_initializer(std::size_t slot, const Initializer& initializer);

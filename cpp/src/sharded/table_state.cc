@@ -4,6 +4,8 @@
 #include <bit>
 #include <random>
 
+#include "sharded/names.h"
+
 namespace weightstore {
 namespace sharded {
 namespace {
@@ -11,7 +13,8 @@ namespace {
 constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
 void check_options(const TableOptions& options) {
-  if (options.name.empty()) throw invalid("a table needs a name");
+  check_table_name("a table", options.name);
+  for (const std::string& child : options.children) check_table_name("a child", child);
   if (options.children.size() > kMaxChildren) {
     throw invalid("a table of " + std::to_string(options.children.size()) + " children; at most " +
                   std::to_string(kMaxChildren) + " fit into 12 bits");
@@ -20,7 +23,6 @@ void check_options(const TableOptions& options) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) throw invalid("two children are named '" + printable(*twice) + "'");
-  if (!names.empty() && names.front().empty()) throw invalid("a child needs a name");
   constexpr std::uint32_t kMaxPageRows = 1 << 20;
   if (!std::has_single_bit(options.page_rows) || options.page_rows > kMaxPageRows) {
     throw invalid("pages of " + std::to_string(options.page_rows) + " rows; expected a power of two up to " +
@@ -36,9 +38,7 @@ std::uint64_t secret_number() {
 }  // namespace
 
 SlotInfo make_slot(std::string name, Shape shape, DType dtype) {
-  if (name.empty() || name == "id") {
-    throw invalid("a slot cannot be named '" + name + "': a checkpoint needs that name for the ids");
-  }
+  check_slot_name(name);
   if (!in_safetensors(dtype) || bits_of(dtype) % 8 != 0 || dtype == DType::kF8_E8M0) {
     throw Error(ErrorCode::kUnsupported,
                 "slot '" + printable(name) + "': a table cannot have elements of " + std::string(name_of(dtype)));
