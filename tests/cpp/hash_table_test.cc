@@ -256,6 +256,21 @@ TEST(children_share_a_table) {
   CHECK_THROWS(Error, HashTable(coalesced));
 }
 
+// As RecIS names a table that is not coalesced.
+TEST(a_table_may_be_its_own_only_child) {
+  TableOptions own = options(1);
+  own.children = {own.name};
+  HashTable table(own);
+  CHECK(!table.coalesced());
+  CHECK_EQ(table.children(), own.children);
+  table.insert(Ids{-1, 1ll << 60}, bytes_of(Floats{1, 2}));
+  CHECK(rows_of<float>(*table.snapshot(), 0, 1) == (std::map<std::int64_t, Floats>{{-1, {1}}, {1ll << 60, {2}}}));
+  own.children = {"item"};
+  HashTable other(own);
+  CHECK(other.coalesced());
+  CHECK_THROWS(Error, other.insert(Ids{-1}, bytes_of(Floats{1})));
+}
+
 TEST(reserve_keeps_what_is_there) {
   HashTable table(options(1));
   lookup(table, {1, 2}, 1, true);

@@ -55,7 +55,7 @@ struct TableOptions {
   DType dtype = DType::kF32;
   BucketRange slice;
   Initializer initializer;
-  // Names of the tables in this one. Empty: not coalesced, and the table's own name is its only child's.
+  // Names of the tables in this one. Empty, or the table's own name alone: not coalesced.
   std::vector<std::string> children;
   std::uint32_t page_rows = 4096;  // a power of two; pages of long rows have fewer, so that they stay small
   std::uint32_t stripes = 64;      // at most; rounded down to a power of two and to the buckets of the slice

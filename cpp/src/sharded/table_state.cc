@@ -30,6 +30,11 @@ void check_options(const TableOptions& options) {
   }
 }
 
+// A table whose only child has its own name is what RecIS calls not coalesced.
+bool is_coalesced(const TableOptions& options) {
+  return !options.children.empty() && (options.children.size() > 1 || options.children[0] != options.name);
+}
+
 std::uint64_t secret_number() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) ^ device();
@@ -68,10 +73,11 @@ BucketRange shard_slice(std::uint64_t index, std::uint64_t count, std::uint64_t 
 }
 
 HashTable::Impl::Impl(TableOptions&& given)
-    : options(std::move(given)), map(options.slice, options.stripes, options.children.size()) {
+    : options(std::move(given)),
+      map(options.slice, options.stripes, sharded::is_coalesced(options) ? options.children.size() : 0),
+      coalesced(sharded::is_coalesced(options)) {
   sharded::check_options(options);
-  coalesced = !options.children.empty();
-  if (!coalesced) options.children.push_back(options.name);
+  if (options.children.empty()) options.children.push_back(options.name);
   threads = options.threads != 0 ? options.threads : io::default_threads();
   const std::uint64_t secret = sharded::secret_number();
   for (std::size_t i = 0; i < map.count(); ++i) {

@@ -139,7 +139,7 @@ struct HashTable::Impl {
 
   TableOptions options;
   const sharded::StripeMap map;
-  bool coalesced = false;
+  const bool coalesced;
   unsigned threads = 1;
   mutable sharded::Gate gate;
   std::uint32_t epoch = 1;
