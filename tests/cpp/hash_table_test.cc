@@ -115,7 +115,6 @@ TEST(slots_can_be_added_to_a_table_with_rows) {
 
 TEST(touched_rows_are_kept_and_others_evicted) {
   HashTable table(options(1));
-  CHECK_THROWS(Error, table.evict_older(1));
   lookup(table, {1, 2, 3, 4}, 1, true);
   CHECK_EQ(table.touch(Ids{1, 2, 9}, 10), 2u);
   CHECK_EQ(table.touch(Ids{2, 3, 3}, 20), 3u);
@@ -126,6 +125,38 @@ TEST(touched_rows_are_kept_and_others_evicted) {
   Ids left = table.ids();
   std::sort(left.begin(), left.end());
   CHECK(left == (Ids{2, 3}));
+}
+
+// Some shards of a table are touched later than others.
+TEST(nothing_is_evicted_before_the_first_touch) {
+  HashTable table(options(1));
+  lookup(table, {1, 2}, 1, true);
+  CHECK_EQ(table.evict_older(1), 0u);
+  CHECK_EQ(table.evict_rarer(1), 0u);
+  CHECK_EQ(table.size(), 2u);
+  CHECK_EQ(table.slots().size(), 1u);
+}
+
+TEST(touch_uses_slots_that_are_there) {
+  HashTable table(options(1));
+  table.add_slot("freq", {}, DType::kI64);
+  table.add_slot("version", {}, DType::kI64);
+  lookup(table, {1, 2}, 1, true);
+  CHECK_EQ(table.touch(Ids{2}, 10), 1u);
+  CHECK_EQ(table.slots().size(), 3u);
+  CHECK_EQ(read_slot<std::int64_t>(table, 1, {1, 2}), (Ids{0, 1}));
+  CHECK_EQ(read_slot<std::int64_t>(table, 2, {1, 2}), (Ids{0, 10}));
+  CHECK_EQ(table.evict_older(10), 1u);
+}
+
+TEST(slots_of_other_types_are_not_touched) {
+  HashTable table(options(1));
+  table.add_slot("freq", {}, DType::kF32);
+  lookup(table, {1}, 1, true);
+  CHECK_THROWS(Error, table.touch(Ids{1}, 1));
+  CHECK_EQ(table.slots().size(), 2u);  // none was added
+  CHECK_THROWS(Error, table.evict_rarer(1));
+  CHECK_EQ(table.evict_older(1), 0u);
 }
 
 TEST(uses_are_counted_up_to_the_largest_number) {
@@ -306,8 +337,6 @@ TEST(senseless_tables_are_refused) {
   CHECK_THROWS(Error, table.add_slot("embedding", {1}, DType::kF32));
   CHECK_THROWS(Error, table.insert(Ids{1}, bytes_of(Floats{1, 2, 3})));
   CHECK_THROWS(Error, table.write_slot(1, Ids{}, {}));
-  table.add_slot("version", {}, DType::kF32);
-  CHECK_THROWS(Error, table.touch(Ids{1}, 1));
 }
 
 TEST(every_slice_gives_stripes_that_cover_it) {

@@ -138,7 +138,8 @@ class HashTable {
   // The slots are added when first needed (or before, by add_slot(), for a table to be loaded into); rows never touched
   // have 0 in both. Unknown ids are passed over. Returns how many were known.
   std::size_t touch(std::span<const std::int64_t> ids, std::int64_t step);
-  // Erase rows last touched before `step`, or touched less than `count` times. Return how many.
+  // Erase rows last touched before `step`, or touched less than `count` times. Return how many: none while the slots
+  // are not there.
   std::uint64_t evict_older(std::int64_t step);
   std::uint64_t evict_rarer(std::int64_t count);
 

@@ -287,14 +287,16 @@ void HashTable::reserve(std::uint64_t rows) {
 }
 
 std::size_t HashTable::touch(std::span<const std::int64_t> ids, std::int64_t step) {
-  for (const std::string_view name : {kVersion, kFreq}) {
-    if (find_slot(name)) continue;
+  if (!find_slot(kVersion) || !find_slot(kFreq)) {
     const auto lock = impl_->gate.alone();
-    if (!impl_->find_slot(name)) impl_->add_slot(make_slot(std::string(name), {}, DType::kI64), {});
+    impl_->usage_slot(kFreq);  // throws before the other one is added
+    for (const std::string_view name : {kVersion, kFreq}) {
+      if (!impl_->usage_slot(name)) impl_->add_slot(make_slot(std::string(name), {}, DType::kI64), {});
+    }
   }
   const auto lock = impl_->gate.together();
-  const std::size_t version = impl_->usage_slot(kVersion);
-  const std::size_t freq = impl_->usage_slot(kFreq);
+  const std::size_t version = *impl_->usage_slot(kVersion);
+  const std::size_t freq = *impl_->usage_slot(kFreq);
   std::atomic<std::size_t> known{0};
   impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t) {
     if (!impl_->is_stripe(i)) return;
@@ -306,12 +308,14 @@ std::size_t HashTable::touch(std::span<const std::int64_t> ids, std::int64_t ste
 
 std::uint64_t HashTable::evict_older(std::int64_t step) {
   const auto lock = impl_->gate.together();
-  return impl_->erase_below(impl_->usage_slot(kVersion), step);
+  const auto version = impl_->usage_slot(kVersion);
+  return version ? impl_->erase_below(*version, step) : 0;
 }
 
 std::uint64_t HashTable::evict_rarer(std::int64_t count) {
   const auto lock = impl_->gate.together();
-  return impl_->erase_below(impl_->usage_slot(kFreq), count);
+  const auto freq = impl_->usage_slot(kFreq);
+  return freq ? impl_->erase_below(*freq, count) : 0;
 }
 
 std::uint64_t HashTable::epoch() const {

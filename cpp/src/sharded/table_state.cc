@@ -99,14 +99,13 @@ const SlotInfo& HashTable::Impl::slot_at(std::size_t slot) const {
   return slots[slot];
 }
 
-std::size_t HashTable::Impl::usage_slot(std::string_view name) const {
+std::optional<std::size_t> HashTable::Impl::usage_slot(std::string_view name) const {
   const auto slot = find_slot(name);
-  if (!slot) throw invalid("nothing was touched yet: call touch() in every step before evicting");
-  if (slots[*slot].dtype != DType::kI64 || slots[*slot].row_bytes != 8) {
+  if (slot && (slots[*slot].dtype != DType::kI64 || slots[*slot].row_bytes != 8)) {
     throw invalid("slot '" + std::string(name) + "' is " + std::string(name_of(slots[*slot].dtype)) +
                   " where touch() needs I64 of one element; give the slot another name");
   }
-  return *slot;
+  return slot;
 }
 
 std::size_t HashTable::Impl::add_slot(SlotInfo slot, const Initializer& initializer) {
