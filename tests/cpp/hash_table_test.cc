@@ -304,9 +304,19 @@ TEST(a_table_may_be_its_own_only_child) {
 
 TEST(reserve_keeps_what_is_there) {
   HashTable table(options(1));
-  lookup(table, {1, 2}, 1, true);
-  table.reserve(100000);
-  CHECK_EQ(table.size(), 2u);
+  Ids ids(1000);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i) * 7919;
+  Floats values(ids.size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  table.insert(ids, bytes_of(values));
+  const std::uint64_t epoch = table.snapshot()->epoch();
+  table.insert(Ids{ids[3]}, bytes_of(Floats{3}));
+  for (const std::uint64_t rows : {0, 1000, 5000, 100000, 2000}) {
+    table.reserve(rows);
+    CHECK_EQ(table.size(), ids.size());
+    CHECK_EQ(lookup(table, ids, 1), values);
+    CHECK_EQ(table.changed_since(epoch).changed, Ids{ids[3]});
+  }
   CHECK(CHECK_THROWS(Error, table.reserve(std::numeric_limits<std::uint64_t>::max())).code() == ErrorCode::kLimit);
 }
 

@@ -131,7 +131,8 @@ class HashTable {
   std::vector<std::int64_t> ids() const;
   std::uint64_t size() const;
   void clear();
-  // Room for so many rows in all, so that the index need not grow on the way. Rows themselves are allocated by page.
+  // Room for so many rows in all, so that the index need not grow on the way; it takes memory as it is used. Rows
+  // themselves are allocated by page. Error(kLimit) when that is too much: then nothing has changed.
   void reserve(std::uint64_t rows);
 
   // Notes that ids were used in a step: the step in the slot `version`, the number of touches in `freq`, both I64 [].

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 #include <string>
 
@@ -16,6 +17,7 @@
 namespace weightstore {
 
 using sharded::BatchPart;
+using sharded::IdIndex;
 using sharded::invalid;
 using sharded::kNoRow;
 using sharded::make_slot;
@@ -283,7 +285,15 @@ void HashTable::reserve(std::uint64_t rows) {
                                        std::to_string(kMaxShare * impl_->stripes.size()));
   }
   // Hashing spreads ids over buckets unevenly, but not by more than this when there are many.
-  for (const auto& stripe : impl_->stripes) stripe->reserve(share + share / 16 + 16);
+  const std::uint64_t most = share + share / 16 + 16;
+  std::vector<std::optional<IdIndex>> indexes;
+  try {
+    for (const auto& stripe : impl_->stripes) indexes.push_back(stripe->index_for(most));
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kLimit,
+                "cannot reserve " + std::to_string(rows) + " rows: there is no memory for an index of so many");
+  }
+  for (std::size_t i = 0; i < indexes.size(); ++i) impl_->stripes[i]->reserve(most, std::move(indexes[i]));
 }
 
 std::size_t HashTable::touch(std::span<const std::int64_t> ids, std::int64_t step) {
