@@ -46,7 +46,8 @@ class HashTable : public torch::CustomClassHolder {
 
   // Row numbers (-1: unknown) and embeddings.
   std::tuple<at::Tensor, at::Tensor> lookup(const at::Tensor& ids, bool insert);
-  // The same into a tensor that is there already; returns the row numbers.
+  // The same into a tensor that is there already, as an in-place operation that autograd knows of but cannot
+  // differentiate; returns the row numbers.
   at::Tensor lookup_out(const at::Tensor& ids, bool insert, at::Tensor out);
   void insert(const at::Tensor& ids, const at::Tensor& embeddings);
   std::int64_t erase(const at::Tensor& ids);
@@ -80,6 +81,7 @@ class HashTable : public torch::CustomClassHolder {
   const std::shared_ptr<weightstore::HashTable>& core() const { return table_; }
 
  private:
+  at::Tensor lookup_into(const at::Tensor& checked_ids, bool insert, const at::Tensor& out);
   at::Tensor empty_rows(const SlotInfo& slot, std::int64_t count) const;
   SlotInfo slot_info(std::size_t slot) const { return table_->slots()[slot]; }
 
