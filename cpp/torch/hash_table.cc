@@ -250,6 +250,27 @@ std::int64_t HashTable::write_slot_rows(const std::string& name, const at::Tenso
   return static_cast<std::int64_t>(table_->write_slot_rows(slot, span_of(checked), bytes_of(own)));
 }
 
+at::Tensor HashTable::coalesced_ids(std::int64_t child, const at::Tensor& ids) const {
+  const at::Tensor checked = checked_ids(ids);
+  const std::size_t children = table_->children().size();
+  const std::uint64_t number = natural("the child", child);
+  if (number >= children) {
+    throw invalid("child " + std::to_string(child) + " of a table of " + std::to_string(children));
+  }
+  std::vector<std::int64_t> encoded(span_of(checked).begin(), span_of(checked).end());
+  if (table_->coalesced()) {
+    for (std::int64_t& id : encoded) {
+      // Cut off, two ids would become one.
+      if ((static_cast<std::uint64_t>(id) & ~kChildIdMask) != 0) {
+        throw invalid("id " + std::to_string(id) + " does not fit beside a child's number; expected 0 to " +
+                      std::to_string(kChildIdMask));
+      }
+      id = coalesced_id(number, id);
+    }
+  }
+  return tensor_of(encoded);
+}
+
 at::Tensor HashTable::ids() const { return tensor_of(table_->ids()); }
 
 void HashTable::reserve(std::int64_t rows) { table_->reserve(natural("the number of rows", rows)); }

@@ -233,12 +233,29 @@ def test_children_above_the_sign_bit() -> None:
     names = [f"child{i}" for i in range(4094)]
     table = make_table(1, children=names)
     assert table.children() == names
-    bits = (4093 << 52) - (1 << 64)  # as a signed number
-    table.insert(ids_of(bits | 5, 5), torch.tensor([[1.0], [2.0]]))
+    ids = torch.cat([table.coalesced_ids(4093, ids_of(5)), table.coalesced_ids(0, ids_of(5))])
+    assert ids.tolist() == [(4093 << 52 | 5) - (1 << 64), 5]
+    table.insert(ids, torch.tensor([[1.0], [2.0]]))
     snapshot = table.snapshot()
     assert snapshot.ids(4093).tolist() == [5]
     assert snapshot.slot("embedding", 4093).tolist() == [[1.0]]
     assert snapshot.slot("embedding").tolist() == [[2.0]]
+
+
+def test_ids_of_children() -> None:
+    table = make_table(1, children=["user", "item"])
+    largest = 2**52 - 1
+    assert table.coalesced_ids(1, ids_of(0, largest)).tolist() == [1 << 52, (1 << 52) + largest]
+    assert table.coalesced_ids(1, ids_of()).tolist() == []
+    with pytest.raises(RuntimeError, match=r"child 2 of a table of 2"):
+        table.coalesced_ids(2, ids_of(1))
+    for id in (-1, largest + 1):
+        with pytest.raises(RuntimeError, match=rf"id {id} .*0 to {largest}"):
+            table.coalesced_ids(0, ids_of(3, id))
+    alone = make_table(1, children=["user"])  # not coalesced: named as RecIS names it
+    assert alone.coalesced_ids(0, ids_of(-1, 2**62)).tolist() == [-1, 2**62]
+    alone.insert(ids_of(-1), torch.ones(1, 1))
+    assert alone.snapshot().ids().tolist() == [-1]
 
 
 def test_a_table_is_told_by_its_tag() -> None:
@@ -255,7 +272,7 @@ def test_inside_torchscript() -> None:
         for step in range(steps):
             _, rows = table.lookup(ids, True)
             table.insert(ids, rows + 1)
-            table.touch(ids, step)
+            table.touch(table.coalesced_ids(0, ids), step)
         return table.size(), table.lookup(ids, False)[1]
 
     size, rows = train(torch.arange(100), 3)
