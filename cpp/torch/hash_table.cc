@@ -1,10 +1,12 @@
 #include "hash_table.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <sstream>
 #include <utility>
 
 #include "tensor_bridge.h"
@@ -39,14 +41,33 @@ std::string sizes_text(at::IntArrayRef sizes) {
   return text + "]";
 }
 
-// Contiguous ids, kept alive by the tensor.
-at::Tensor checked_ids(const at::Tensor& ids, const char* what = "ids") {
-  if (ids.scalar_type() != c10::ScalarType::Long || ids.dim() != 1 || !ids.device().is_cpu()) {
-    throw invalid(std::string(what) + " are " + std::string(c10::toString(ids.scalar_type())) + " " +
-                  sizes_text(ids.sizes()) + " on " + ids.device().str() +
-                  "; expected int64 of one dimension on the CPU");
+// Whether it has elements in memory that can be asked for.
+bool is_dense(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.is_nested() && tensor.layout() == at::kStrided && tensor.device().is_cpu();
+}
+
+// What a tensor is, for those who expected another.
+std::string text_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "None";
+  if (tensor.is_nested()) return "nested";
+  std::ostringstream text;
+  if (tensor.layout() != at::kStrided) {
+    text << tensor.layout();
+  } else {
+    text << c10::toString(tensor.scalar_type()) << " " << sizes_text(tensor.sizes()) << " on " << tensor.device().str();
   }
-  return ids.contiguous();
+  return text.str();
+}
+
+// The values as they look, in plain memory.
+at::Tensor plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
+
+// Ids in plain memory, kept alive by the tensor.
+at::Tensor checked_ids(const at::Tensor& ids, const char* what = "ids") {
+  if (!is_dense(ids) || ids.scalar_type() != c10::ScalarType::Long || ids.dim() != 1) {
+    throw invalid(std::string(what) + " are " + text_of(ids) + "; expected int64 of one dimension on the CPU");
+  }
+  return plain(ids);
 }
 
 std::span<const std::int64_t> span_of(const at::Tensor& ids) {
@@ -61,14 +82,11 @@ std::vector<std::int64_t> row_sizes(const SlotInfo& slot, std::int64_t count) {
 
 void check_values(const at::Tensor& values, const SlotInfo& slot, std::int64_t count) {
   const auto sizes = row_sizes(slot, count);
-  if (dtype_of(values.scalar_type()) == slot.dtype && values.sizes() == at::IntArrayRef(sizes) &&
-      values.device().is_cpu()) {
+  if (is_dense(values) && dtype_of(values.scalar_type()) == slot.dtype && values.sizes() == at::IntArrayRef(sizes)) {
     return;
   }
-  throw invalid("values of slot '" + printable(slot.name) + "' are " +
-                std::string(c10::toString(values.scalar_type())) + " " + sizes_text(values.sizes()) + " on " +
-                values.device().str() + "; expected " + std::string(name_of(slot.dtype)) + " " + sizes_text(sizes) +
-                " on the CPU");
+  throw invalid("values of slot '" + printable(slot.name) + "' are " + text_of(values) + "; expected " +
+                std::string(name_of(slot.dtype)) + " " + sizes_text(sizes) + " on the CPU");
 }
 
 ConstBytes bytes_of(const at::Tensor& tensor) {
@@ -151,17 +169,31 @@ at::Tensor HashTable::empty_rows(const SlotInfo& slot, std::int64_t count) const
 }
 
 std::tuple<at::Tensor, at::Tensor> HashTable::lookup(const at::Tensor& ids, bool insert) {
-  at::Tensor out = empty_rows(slot_info(0), ids.numel());
-  at::Tensor rows = lookup_out(ids, insert, out);
+  const at::Tensor checked = checked_ids(ids);
+  at::Tensor out = empty_rows(slot_info(0), checked.numel());
+  at::Tensor rows = lookup_into(checked, insert, out);
   return {std::move(rows), std::move(out)};
 }
 
 at::Tensor HashTable::lookup_out(const at::Tensor& ids, bool insert, at::Tensor out) {
   const at::Tensor checked = checked_ids(ids);
   check_values(out, slot_info(0), checked.numel());
-  if (!out.is_contiguous()) throw invalid("the output of a lookup must be contiguous");
-  at::Tensor rows = new_tensor({checked.numel()}, c10::ScalarType::Long);
-  table_->lookup(span_of(checked), insert,
+  if (!is_plain_memory(out)) {
+    throw invalid("the output of a lookup must be contiguous, and no conjugate or negative view");
+  }
+  if (out.requires_grad() && at::GradMode::is_enabled()) {
+    throw invalid(
+        "the output of a lookup requires grad, but what is written to it has none; look up inside torch.no_grad(), or "
+        "into out.detach()");
+  }
+  // So that autograd refuses to go on with what it needed of the values before.
+  if (!out.is_inference()) out.unsafeGetTensorImpl()->bump_version();
+  return lookup_into(checked, insert, out);
+}
+
+at::Tensor HashTable::lookup_into(const at::Tensor& checked_ids, bool insert, const at::Tensor& out) {
+  at::Tensor rows = new_tensor({checked_ids.numel()}, c10::ScalarType::Long);
+  table_->lookup(span_of(checked_ids), insert,
                  {rows.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(rows.numel())}, writable_bytes(out));
   return rows;
 }
@@ -169,7 +201,7 @@ at::Tensor HashTable::lookup_out(const at::Tensor& ids, bool insert, at::Tensor 
 void HashTable::insert(const at::Tensor& ids, const at::Tensor& embeddings) {
   const at::Tensor checked = checked_ids(ids);
   check_values(embeddings, slot_info(0), checked.numel());
-  const at::Tensor values = embeddings.contiguous();
+  const at::Tensor values = plain(embeddings);
   table_->insert(span_of(checked), bytes_of(values));
 }
 
@@ -198,8 +230,8 @@ std::int64_t HashTable::write_slot(const std::string& name, const at::Tensor& id
   const at::Tensor checked = checked_ids(ids);
   const std::size_t slot = table_->slot_index(name);
   check_values(values, slot_info(slot), checked.numel());
-  const at::Tensor contiguous = values.contiguous();
-  return static_cast<std::int64_t>(table_->write_slot(slot, span_of(checked), bytes_of(contiguous)));
+  const at::Tensor own = plain(values);
+  return static_cast<std::int64_t>(table_->write_slot(slot, span_of(checked), bytes_of(own)));
 }
 
 at::Tensor HashTable::read_slot_rows(const std::string& name, const at::Tensor& rows) const {
@@ -214,8 +246,29 @@ std::int64_t HashTable::write_slot_rows(const std::string& name, const at::Tenso
   const at::Tensor checked = checked_ids(rows, "row numbers");
   const std::size_t slot = table_->slot_index(name);
   check_values(values, slot_info(slot), checked.numel());
-  const at::Tensor contiguous = values.contiguous();
-  return static_cast<std::int64_t>(table_->write_slot_rows(slot, span_of(checked), bytes_of(contiguous)));
+  const at::Tensor own = plain(values);
+  return static_cast<std::int64_t>(table_->write_slot_rows(slot, span_of(checked), bytes_of(own)));
+}
+
+at::Tensor HashTable::coalesced_ids(std::int64_t child, const at::Tensor& ids) const {
+  const at::Tensor checked = checked_ids(ids);
+  const std::size_t children = table_->children().size();
+  const std::uint64_t number = natural("the child", child);
+  if (number >= children) {
+    throw invalid("child " + std::to_string(child) + " of a table of " + std::to_string(children));
+  }
+  std::vector<std::int64_t> encoded(span_of(checked).begin(), span_of(checked).end());
+  if (table_->coalesced()) {
+    for (std::int64_t& id : encoded) {
+      // Cut off, two ids would become one.
+      if ((static_cast<std::uint64_t>(id) & ~kChildIdMask) != 0) {
+        throw invalid("id " + std::to_string(id) + " does not fit beside a child's number; expected 0 to " +
+                      std::to_string(kChildIdMask));
+      }
+      id = coalesced_id(number, id);
+    }
+  }
+  return tensor_of(encoded);
 }
 
 at::Tensor HashTable::ids() const { return tensor_of(table_->ids()); }

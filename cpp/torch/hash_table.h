@@ -36,7 +36,8 @@ class HashTableSnapshot : public torch::CustomClassHolder {
 // all on the CPU. Every failure is a RuntimeError that says what was expected.
 class HashTable : public torch::CustomClassHolder {
  public:
-  // `dtype` is a torch.dtype, which TorchScript takes for a number. With children the table is coalesced.
+  // `dtype` is a torch.dtype, which TorchScript takes for a number. With children other than the table itself it is
+  // coalesced.
   HashTable(std::string name, std::vector<std::int64_t> shape, std::int64_t dtype, std::int64_t slice_begin,
             std::int64_t slice_end, std::int64_t slice_size, std::int64_t page_rows, std::vector<std::string> children);
 
@@ -46,7 +47,8 @@ class HashTable : public torch::CustomClassHolder {
 
   // Row numbers (-1: unknown) and embeddings.
   std::tuple<at::Tensor, at::Tensor> lookup(const at::Tensor& ids, bool insert);
-  // The same into a tensor that is there already; returns the row numbers.
+  // The same into a tensor that is there already, as an in-place operation that autograd knows of but cannot
+  // differentiate; returns the row numbers.
   at::Tensor lookup_out(const at::Tensor& ids, bool insert, at::Tensor out);
   void insert(const at::Tensor& ids, const at::Tensor& embeddings);
   std::int64_t erase(const at::Tensor& ids);
@@ -56,6 +58,9 @@ class HashTable : public torch::CustomClassHolder {
   // By row numbers that lookup() gave.
   at::Tensor read_slot_rows(const std::string& name, const at::Tensor& rows) const;
   std::int64_t write_slot_rows(const std::string& name, const at::Tensor& rows, const at::Tensor& values);
+
+  // The table's ids for those of a child: with its number in the upper bits, when the table is coalesced.
+  at::Tensor coalesced_ids(std::int64_t child, const at::Tensor& ids) const;
 
   at::Tensor ids() const;
   std::int64_t size() const { return static_cast<std::int64_t>(table_->size()); }
@@ -80,6 +85,7 @@ class HashTable : public torch::CustomClassHolder {
   const std::shared_ptr<weightstore::HashTable>& core() const { return table_; }
 
  private:
+  at::Tensor lookup_into(const at::Tensor& checked_ids, bool insert, const at::Tensor& out);
   at::Tensor empty_rows(const SlotInfo& slot, std::int64_t count) const;
   SlotInfo slot_info(std::size_t slot) const { return table_->slots()[slot]; }
 

@@ -47,6 +47,7 @@ void register_hash_table(torch::Library& m) {
       .def("read_slot_rows", &HashTable::read_slot_rows, "", {torch::arg("name"), torch::arg("rows")})
       .def("write_slot_rows", &HashTable::write_slot_rows, "",
            {torch::arg("name"), torch::arg("rows"), torch::arg("values")})
+      .def("coalesced_ids", &HashTable::coalesced_ids, "", {torch::arg("child"), torch::arg("ids")})
       .def("ids", &HashTable::ids)
       .def("size", &HashTable::size)
       .def("clear", &HashTable::clear)

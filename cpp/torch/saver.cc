@@ -25,7 +25,7 @@ SaverHolder::SaverHolder(std::int64_t shard_index, std::int64_t shard_num, std::
     : saver_(guarded([&] { return weightstore::Saver(shard_index, shard_num, parallel, path); })) {}
 
 void SaverHolder::configure(const std::string& options) {
-  guarded([&] { saver_.configure(save_options_from_json(options)); });
+  guarded([&] { saver_.configure(save_options_from_json(options, saver_.options())); });
 }
 
 BlockList SaverHolder::make_write_blocks(const TableDict& tables, const TensorDict& tensors) const {

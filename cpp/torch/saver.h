@@ -44,7 +44,7 @@ class SaverHolder : public torch::CustomClassHolder {
  public:
   SaverHolder(std::int64_t shard_index, std::int64_t shard_num, std::int64_t parallel, const std::string& path);
 
-  // JSON, as save_options_from_json() takes it.
+  // JSON, as save_options_from_json() takes it. What it does not name stays as it is.
   void configure(const std::string& options);
 
   // Tables are captured as they are now. Dense tensors on the CPU are not copied: they must stay as they are until they

@@ -96,6 +96,13 @@ std::vector<std::int64_t> sizes_of(const TensorInfo& info) {
 }
 
 TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
+  if (!tensor.defined()) throw Error(ErrorCode::kInvalidArgument, "is None; expected a tensor").in_tensor(name);
+  if (tensor.is_nested()) {
+    throw Error(ErrorCode::kUnsupported, "nested tensors cannot be saved; save those they are made of").in_tensor(name);
+  }
+  if (tensor.is_mkldnn()) {
+    throw Error(ErrorCode::kUnsupported, "mkldnn tensors cannot be saved; save to_dense() of it").in_tensor(name);
+  }
   if (tensor.layout() != at::kStrided) {
     throw Error(ErrorCode::kUnsupported, "sparse tensors cannot be saved; save their indices and values")
         .in_tensor(name);

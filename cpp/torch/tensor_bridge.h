@@ -36,8 +36,8 @@ TensorInfo info_of(const std::string& name, const at::Tensor& tensor);
 bool is_plain_memory(const at::Tensor& tensor);
 
 // The tensor as the Writer takes it, by value whatever its strides. Memory on the CPU is not copied: it is read when it
-// is written, and kept alive until then. Throws Error(kUnsupported) for sparse tensors and types that SafeTensors does
-// not have.
+// is written, and kept alive until then. Throws Error(kUnsupported) for tensors that are not dense and types that
+// SafeTensors does not have.
 NewTensor new_tensor(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace weightstore::torch_bridge

@@ -1,5 +1,6 @@
 // What tables and snapshots take. Sanitizers have memory of their own, so that these are checked without them only.
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "check.h"
 #include "table_values.h"
+#include "weightstore/error.h"
 #include "weightstore/hash_table.h"
 
 using namespace weightstore;
@@ -42,6 +44,28 @@ void check_growth(std::int64_t before, std::size_t most) {
   if (kMeasured) CHECK(resident_bytes() - before <= static_cast<std::int64_t>(most));
 }
 
+long faults() {
+  rusage usage{};
+  CHECK_EQ(::getrusage(RUSAGE_SELF, &usage), 0);
+  return usage.ru_minflt;
+}
+
+// Lets the process have only so many bytes of addresses more than it has.
+class AddressLimit {
+ public:
+  explicit AddressLimit(std::size_t more) {
+    long pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    CHECK_EQ(::getrlimit(RLIMIT_AS, &before_), 0);
+    const rlimit limit{static_cast<rlim_t>(pages * ::sysconf(_SC_PAGESIZE)) + more, before_.rlim_max};
+    CHECK_EQ(::setrlimit(RLIMIT_AS, &limit), 0);
+  }
+  ~AddressLimit() { ::setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
 void fill(HashTable& table, float value) {
   constexpr std::size_t kBatch = 8192;
   const Floats rows(kBatch * kDim, value);
@@ -63,6 +87,45 @@ TEST(a_small_table_is_small) {
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i * 997);
   lookup(table, ids, kDim, true);
   check_growth(before, 4 * kMegabyte);
+}
+
+TEST(what_is_reserved_takes_memory_when_it_is_used) {
+  HashTable table(options(kDim, 4096));
+  Ids ids(64);  // one in every stripe
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i * 1024);
+  lookup(table, ids, kDim, true);
+  const std::int64_t before = resident_bytes();
+  table.reserve(20'000'000);
+  check_growth(before, 160 * kMegabyte);  // of 512 a huge page each
+  CHECK_EQ(table.size(), ids.size());
+}
+
+TEST(an_empty_table_is_empty_however_much_is_reserved) {
+  HashTable table(options(kDim, 4096));
+  table.reserve(20'000'000);
+  const long before = faults();
+  CHECK(table.changed_since(0).changed.empty());
+  table.add_slot("moment", {1}, DType::kF32);
+  if (kMeasured) CHECK(faults() - before < 64);  // one a stripe would be that
+}
+
+TEST(a_table_outlives_a_reserve_that_is_too_much) {
+  if (!kMeasured) return;
+  TableOptions serial = options(kDim, 4096);
+  serial.threads = 1;
+  HashTable table(serial);
+  lookup(table, {1}, kDim, true);
+  {
+    const AddressLimit limit(512 * kMegabyte);
+    const Error error = CHECK_THROWS(Error, table.reserve(100'000'000));
+    CHECK(error.code() == ErrorCode::kLimit);
+    CHECK(std::string(error.what()).find("100000000 rows") != std::string::npos);
+    // Nothing of it is kept: there is room for what is needed.
+    Ids ids(100'000);
+    std::iota(ids.begin(), ids.end(), 0);
+    lookup(table, ids, kDim, true);
+  }
+  CHECK_EQ(table.size(), 100'000u);
 }
 
 // The system lets a process have some ten thousand.

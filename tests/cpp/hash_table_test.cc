@@ -115,7 +115,6 @@ TEST(slots_can_be_added_to_a_table_with_rows) {
 
 TEST(touched_rows_are_kept_and_others_evicted) {
   HashTable table(options(1));
-  CHECK_THROWS(Error, table.evict_older(1));
   lookup(table, {1, 2, 3, 4}, 1, true);
   CHECK_EQ(table.touch(Ids{1, 2, 9}, 10), 2u);
   CHECK_EQ(table.touch(Ids{2, 3, 3}, 20), 3u);
@@ -126,6 +125,38 @@ TEST(touched_rows_are_kept_and_others_evicted) {
   Ids left = table.ids();
   std::sort(left.begin(), left.end());
   CHECK(left == (Ids{2, 3}));
+}
+
+// Some shards of a table are touched later than others.
+TEST(nothing_is_evicted_before_the_first_touch) {
+  HashTable table(options(1));
+  lookup(table, {1, 2}, 1, true);
+  CHECK_EQ(table.evict_older(1), 0u);
+  CHECK_EQ(table.evict_rarer(1), 0u);
+  CHECK_EQ(table.size(), 2u);
+  CHECK_EQ(table.slots().size(), 1u);
+}
+
+TEST(touch_uses_slots_that_are_there) {
+  HashTable table(options(1));
+  table.add_slot("freq", {}, DType::kI64);
+  table.add_slot("version", {}, DType::kI64);
+  lookup(table, {1, 2}, 1, true);
+  CHECK_EQ(table.touch(Ids{2}, 10), 1u);
+  CHECK_EQ(table.slots().size(), 3u);
+  CHECK_EQ(read_slot<std::int64_t>(table, 1, {1, 2}), (Ids{0, 1}));
+  CHECK_EQ(read_slot<std::int64_t>(table, 2, {1, 2}), (Ids{0, 10}));
+  CHECK_EQ(table.evict_older(10), 1u);
+}
+
+TEST(slots_of_other_types_are_not_touched) {
+  HashTable table(options(1));
+  table.add_slot("freq", {}, DType::kF32);
+  lookup(table, {1}, 1, true);
+  CHECK_THROWS(Error, table.touch(Ids{1}, 1));
+  CHECK_EQ(table.slots().size(), 2u);  // none was added
+  CHECK_THROWS(Error, table.evict_rarer(1));
+  CHECK_EQ(table.evict_older(1), 0u);
 }
 
 TEST(uses_are_counted_up_to_the_largest_number) {
@@ -256,11 +287,36 @@ TEST(children_share_a_table) {
   CHECK_THROWS(Error, HashTable(coalesced));
 }
 
+// As RecIS names a table that is not coalesced.
+TEST(a_table_may_be_its_own_only_child) {
+  TableOptions own = options(1);
+  own.children = {own.name};
+  HashTable table(own);
+  CHECK(!table.coalesced());
+  CHECK_EQ(table.children(), own.children);
+  table.insert(Ids{-1, 1ll << 60}, bytes_of(Floats{1, 2}));
+  CHECK(rows_of<float>(*table.snapshot(), 0, 1) == (std::map<std::int64_t, Floats>{{-1, {1}}, {1ll << 60, {2}}}));
+  own.children = {"item"};
+  HashTable other(own);
+  CHECK(other.coalesced());
+  CHECK_THROWS(Error, other.insert(Ids{-1}, bytes_of(Floats{1})));
+}
+
 TEST(reserve_keeps_what_is_there) {
   HashTable table(options(1));
-  lookup(table, {1, 2}, 1, true);
-  table.reserve(100000);
-  CHECK_EQ(table.size(), 2u);
+  Ids ids(1000);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i) * 7919;
+  Floats values(ids.size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  table.insert(ids, bytes_of(values));
+  const std::uint64_t epoch = table.snapshot()->epoch();
+  table.insert(Ids{ids[3]}, bytes_of(Floats{3}));
+  for (const std::uint64_t rows : {0, 1000, 5000, 100000, 2000}) {
+    table.reserve(rows);
+    CHECK_EQ(table.size(), ids.size());
+    CHECK_EQ(lookup(table, ids, 1), values);
+    CHECK_EQ(table.changed_since(epoch).changed, Ids{ids[3]});
+  }
   CHECK(CHECK_THROWS(Error, table.reserve(std::numeric_limits<std::uint64_t>::max())).code() == ErrorCode::kLimit);
 }
 
@@ -271,6 +327,9 @@ TEST(senseless_tables_are_refused) {
     return CHECK_THROWS(Error, HashTable(changed)).code();
   };
   CHECK(refused([](TableOptions& o) { o.name = ""; }) == ErrorCode::kInvalidArgument);
+  CHECK(refused([](TableOptions& o) { o.name = "\xff"; }) == ErrorCode::kInvalidArgument);
+  CHECK(refused([](TableOptions& o) { o.children = {"a", ""}; }) == ErrorCode::kInvalidArgument);
+  CHECK(refused([](TableOptions& o) { o.children = {"a", "\xff"}; }) == ErrorCode::kInvalidArgument);
   CHECK(refused([](TableOptions& o) { o.shape = {0}; }) == ErrorCode::kInvalidArgument);
   CHECK(refused([](TableOptions& o) { o.shape = {1ull << 62, 8}; }) == ErrorCode::kInvalidArgument);
   CHECK(refused([](TableOptions& o) { o.dtype = DType::kF4; }) == ErrorCode::kUnsupported);
@@ -284,12 +343,10 @@ TEST(senseless_tables_are_refused) {
   CHECK(refused([](TableOptions& o) { o.children = {"a", "b", "a"}; }) == ErrorCode::kInvalidArgument);
 
   HashTable table(options(4));
-  CHECK_THROWS(Error, table.add_slot("id", {1}, DType::kF32));
+  for (const char* name : {"", "id", "a@b", "@", "\xff"}) CHECK_THROWS(Error, table.add_slot(name, {1}, DType::kF32));
   CHECK_THROWS(Error, table.add_slot("embedding", {1}, DType::kF32));
   CHECK_THROWS(Error, table.insert(Ids{1}, bytes_of(Floats{1, 2, 3})));
   CHECK_THROWS(Error, table.write_slot(1, Ids{}, {}));
-  table.add_slot("version", {}, DType::kF32);
-  CHECK_THROWS(Error, table.touch(Ids{1}, 1));
 }
 
 TEST(every_slice_gives_stripes_that_cover_it) {

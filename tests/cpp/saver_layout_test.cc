@@ -326,6 +326,10 @@ TEST(arguments_are_checked) {
   CHECK_EQ(options.attempt, "s.1");
   CHECK_EQ(options.run, "r 2");
   CHECK_EQ(options.timeout.count(), 1500);
+  const SaveOptions changed = save_options_from_json(R"({"durable":true,"attempt":""})", options);
+  CHECK(changed.layout == CheckpointLayout::kRecis && changed.durable && !changed.checksum);
+  CHECK_EQ(changed.attempt, "");
+  CHECK_EQ(changed.run, "r 2");
 }
 
 RUN_TESTS()

@@ -93,6 +93,54 @@ def test_non_contiguous_tensors_are_taken_as_they_look() -> None:
     assert torch.equal(out, values)
 
 
+def test_conjugated_and_negated_views_are_taken_as_they_look() -> None:
+    table = make_table(1, torch.complex64)
+    table.add_slot("sign", [1], torch.float32)
+    values = torch.tensor([[1 + 2j], [3 - 4j]])
+    ids = ids_of(1, 2)
+    table.insert(ids, values.conj())
+    assert torch.equal(table.lookup(ids, False)[1], values.conj().resolve_conj())
+    imaginary = values.conj().imag
+    assert imaginary.is_neg()
+    assert table.write_slot("sign", ids, imaginary) == 2
+    assert table.read_slot("sign", ids).tolist() == [[-2.0], [4.0]]
+    rows, _ = table.lookup(ids, False)
+    table.write_slot_rows("sign", rows, torch._neg_view(torch.tensor([[7.0], [8.0]])))
+    assert table.read_slot_rows("sign", torch._neg_view(-rows)).tolist() == [[-7.0], [-8.0]]
+    assert table.contains(torch._neg_view(-ids)).tolist() == [True, True]
+    assert table.contains(torch._neg_view(ids)).tolist() == [False, False]
+
+
+def test_outputs_that_are_not_plain_memory_are_refused() -> None:
+    table = make_table(1, torch.complex64)
+    out = torch.zeros(1, 1, dtype=torch.complex64)
+    for view in (out.conj(), torch._neg_view(out)):
+        with pytest.raises(RuntimeError, match="output of a lookup must be contiguous.*conjugate"):
+            table.lookup_out(ids_of(1), True, view)
+    assert table.size() == 0
+
+
+def test_autograd_sees_that_an_output_was_written() -> None:
+    table = make_table(2)
+    ids = ids_of(1)
+    weight = torch.ones(1, 2, requires_grad=True)
+    out = torch.zeros(1, 2)
+    loss = (weight * out).sum()
+    table.lookup_out(ids, True, out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with pytest.raises(RuntimeError, match="output of a lookup requires grad"):
+        table.lookup_out(ids, True, weight)
+    table.insert(ids, torch.full((1, 2), 5.0))
+    with torch.no_grad():
+        table.lookup_out(ids, True, weight)
+    assert weight.tolist() == [[5.0, 5.0]]
+    with torch.inference_mode():
+        inference = torch.zeros(1, 2)
+        table.lookup_out(ids, False, inference)
+    assert inference.tolist() == [[5.0, 5.0]]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.uint8, torch.bool])
 def test_types(dtype: Any) -> None:
     table = make_table(2, dtype)
@@ -128,6 +176,22 @@ def test_touch_and_evict() -> None:
     assert table.evict_older(100) == 2
     assert table.evict_rarer(2) == 6
     assert sorted(table.ids().tolist()) == [4, 5]
+
+
+def test_slots_for_touch_can_be_there_from_the_start() -> None:
+    """Shards of a table need the same slots, whichever of them are touched before a save."""
+    touched, untouched = make_table(), make_table()
+    for table in (touched, untouched):
+        table.add_slot("version", [], torch.int64)
+        table.add_slot("freq", [], torch.int64)
+        table.lookup(ids_of(1, 2), True)
+    assert touched.touch(ids_of(2), 10) == 1
+    assert touched.slot_names() == untouched.slot_names() == ["embedding", "version", "freq"]
+    assert touched.read_slot("version", ids_of(1, 2)).tolist() == [0, 10]
+    assert touched.evict_older(10) == 1
+    never_touched = make_table()
+    never_touched.lookup(ids_of(1), True)
+    assert never_touched.evict_older(10) == never_touched.evict_rarer(10) == 0
 
 
 def test_slots_by_row_number() -> None:
@@ -169,12 +233,29 @@ def test_children_above_the_sign_bit() -> None:
     names = [f"child{i}" for i in range(4094)]
     table = make_table(1, children=names)
     assert table.children() == names
-    bits = (4093 << 52) - (1 << 64)  # as a signed number
-    table.insert(ids_of(bits | 5, 5), torch.tensor([[1.0], [2.0]]))
+    ids = torch.cat([table.coalesced_ids(4093, ids_of(5)), table.coalesced_ids(0, ids_of(5))])
+    assert ids.tolist() == [(4093 << 52 | 5) - (1 << 64), 5]
+    table.insert(ids, torch.tensor([[1.0], [2.0]]))
     snapshot = table.snapshot()
     assert snapshot.ids(4093).tolist() == [5]
     assert snapshot.slot("embedding", 4093).tolist() == [[1.0]]
     assert snapshot.slot("embedding").tolist() == [[2.0]]
+
+
+def test_ids_of_children() -> None:
+    table = make_table(1, children=["user", "item"])
+    largest = 2**52 - 1
+    assert table.coalesced_ids(1, ids_of(0, largest)).tolist() == [1 << 52, (1 << 52) + largest]
+    assert table.coalesced_ids(1, ids_of()).tolist() == []
+    with pytest.raises(RuntimeError, match=r"child 2 of a table of 2"):
+        table.coalesced_ids(2, ids_of(1))
+    for id in (-1, largest + 1):
+        with pytest.raises(RuntimeError, match=rf"id {id} .*0 to {largest}"):
+            table.coalesced_ids(0, ids_of(3, id))
+    alone = make_table(1, children=["user"])  # not coalesced: named as RecIS names it
+    assert alone.coalesced_ids(0, ids_of(-1, 2**62)).tolist() == [-1, 2**62]
+    alone.insert(ids_of(-1), torch.ones(1, 1))
+    assert alone.snapshot().ids().tolist() == [-1]
 
 
 def test_a_table_is_told_by_its_tag() -> None:
@@ -191,7 +272,7 @@ def test_inside_torchscript() -> None:
         for step in range(steps):
             _, rows = table.lookup(ids, True)
             table.insert(ids, rows + 1)
-            table.touch(ids, step)
+            table.touch(table.coalesced_ids(0, ids), step)
         return table.size(), table.lookup(ids, False)[1]
 
     size, rows = train(torch.arange(100), 3)
@@ -226,6 +307,42 @@ def test_errors_say_what_was_expected() -> None:
     with pytest.raises(RuntimeError, match="0 or more"):
         table.reserve(-1)
     assert table.size() == 0
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_arguments_that_are_no_dense_tensors() -> None:
+    table = make_table(4)
+    values = torch.zeros(1, 4)
+    with pytest.raises(RuntimeError, match="ids are None; expected int64 of one dimension"):
+        table.lookup(None, True)
+    with pytest.raises(RuntimeError, match="ids are Sparse; expected int64 of one dimension"):
+        table.contains(ids_of(1).to_sparse())
+    with pytest.raises(RuntimeError, match="row numbers are None"):
+        table.read_slot_rows("embedding", None)
+    for value, found in (
+        (None, "None"),
+        (values.to_sparse(), "Sparse"),
+        (values.to_mkldnn(), "Mkldnn"),
+        (torch.nested.nested_tensor([values]), "nested"),
+    ):
+        for call in (
+            lambda value: table.insert(ids_of(1), value),
+            lambda value: table.lookup_out(ids_of(1), True, value),
+            lambda value: table.write_slot("embedding", ids_of(1), value),
+        ):
+            with pytest.raises(RuntimeError, match=rf"values of slot 'embedding' are {found}; expected F32 \[1, 4\]"):
+                call(value)
+    assert table.size() == 0
+
+
+def test_names_and_numbers_that_could_not_be_saved_are_refused_at_once() -> None:
+    table = make_table(4)
+    for name in ("a@b", "id", ""):
+        with pytest.raises(RuntimeError, match="a slot cannot be named"):
+            table.add_slot(name, [1], torch.float32)
+    with pytest.raises(RuntimeError, match=r"slot 'big' of F16: cannot hold 1e\+06"):
+        table.add_slot("big", [1], torch.float16, 1e6)
+    assert table.slot_names() == ["embedding"]
 
 
 def test_other_threads_run_meanwhile() -> None:

@@ -326,6 +326,24 @@ def test_the_arguments_and_their_order():
     )  # fmt: skip
 
 
+def test_each_call_of_configure_changes_what_it_names(tmp_path):
+    saver = torch.classes.store.Saver(0, 1, 1, str(tmp_path))
+    saver.configure('{"layout": "recis"}')
+    saver.configure('{"durable": false}')
+    with pytest.raises(RuntimeError, match="no option 'speed'"):
+        saver.configure('{"layout": "plain", "speed": 1}')
+    saver.save(saver.make_write_blocks({"user": filled(torch.arange(10))}, {}))
+    assert (tmp_path / "tensorkey.json").exists()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("make", [lambda x: None, lambda x: torch.nested.nested_tensor([x]), lambda x: x.to_mkldnn()])
+def test_what_is_no_dense_tensor_is_named(tmp_path, make):
+    saver = torch.classes.store.Saver(0, 1, 1, str(tmp_path))
+    with pytest.raises(RuntimeError, match=r"tensor 'w': (is None; expected a tensor|\w+ tensors cannot be saved)"):
+        saver.make_write_blocks({}, {"w": make(torch.ones(2))})
+
+
 def test_split():
     user = table()
     assert weightstore.split_sparse_dense_state_dict({"t": user, "w": 1}) == ({"t": user}, {"w": 1})

@@ -22,7 +22,7 @@ namespace weightstore {
 struct Initializer {
   enum class Kind : std::uint8_t {
     kConstant,         // a
-    kUniform,          // a <= x < b
+    kUniform,          // a <= x < b; the number nearest to a where the type has none between them
     kNormal,           // mean a, standard deviation b
     kTruncatedNormal,  // the same, within two standard deviations of the mean
   };
@@ -55,7 +55,7 @@ struct TableOptions {
   DType dtype = DType::kF32;
   BucketRange slice;
   Initializer initializer;
-  // Names of the tables in this one. Empty: not coalesced, and the table's own name is its only child's.
+  // Names of the tables in this one. Empty, or the table's own name alone: not coalesced.
   std::vector<std::string> children;
   std::uint32_t page_rows = 4096;  // a power of two; pages of long rows have fewer, so that they stay small
   std::uint32_t stripes = 64;      // at most; rounded down to a power of two and to the buckets of the slice
@@ -88,8 +88,10 @@ class HashTable {
   std::size_t slot_index(std::string_view slot) const;  // as find_slot(), but throws Error(kNotFound) listing the slots
   std::size_t stripe_count() const;
 
-  // Adds a slot, filled for the rows that are there already, and returns its number. Not "id", not twice. Types are
-  // those of SafeTensors that fill whole bytes; random initializers are for F16, BF16, F32 and F64. Waits for batches.
+  // Adds a slot, filled for the rows that are there already, and returns its number. Not "id", not twice, no '@' in its
+  // name. Types are those of SafeTensors that fill whole bytes; random initializers are for F16, BF16, F32 and F64, and
+  // other floats and complex numbers start with 0. Numbers that the type does not have are Error(kInvalidArgument).
+  // Waits for batches.
   std::size_t add_slot(std::string name, Shape shape, DType dtype, const Initializer& initializer = {});
   // For rows created from now on.
   void set_initializer(std::size_t slot, const Initializer& initializer);
@@ -129,14 +131,16 @@ class HashTable {
   std::vector<std::int64_t> ids() const;
   std::uint64_t size() const;
   void clear();
-  // Room for so many rows in all, so that the index need not grow on the way. Rows themselves are allocated by page.
+  // Room for so many rows in all, so that the index need not grow on the way; it takes memory as it is used. Rows
+  // themselves are allocated by page. Error(kLimit) when that is too much: then nothing has changed.
   void reserve(std::uint64_t rows);
 
   // Notes that ids were used in a step: the step in the slot `version`, the number of touches in `freq`, both I64 [].
   // The slots are added when first needed (or before, by add_slot(), for a table to be loaded into); rows never touched
   // have 0 in both. Unknown ids are passed over. Returns how many were known.
   std::size_t touch(std::span<const std::int64_t> ids, std::int64_t step);
-  // Erase rows last touched before `step`, or touched less than `count` times. Return how many.
+  // Erase rows last touched before `step`, or touched less than `count` times. Return how many: none while the slots
+  // are not there.
   std::uint64_t evict_older(std::int64_t step);
   std::uint64_t evict_rarer(std::int64_t count);
 

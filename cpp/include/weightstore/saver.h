@@ -101,8 +101,8 @@ struct SaveOptions {
 };
 
 // Options from JSON: an object with any of layout ("plain" or "recis"), durable, checksum, max_block_bytes, overwrite,
-// attempt, run, timeout (in seconds). Others are refused.
-SaveOptions save_options_from_json(std::string_view json);
+// attempt, run, timeout (in seconds). Others are refused. What it does not name is as in `base`.
+SaveOptions save_options_from_json(std::string_view json, SaveOptions base = {});
 
 // One shard's side of a save. Thread-compatible; may save as often as wanted.
 class Saver {

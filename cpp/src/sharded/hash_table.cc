@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 #include <string>
 
@@ -16,6 +17,7 @@
 namespace weightstore {
 
 using sharded::BatchPart;
+using sharded::IdIndex;
 using sharded::invalid;
 using sharded::kNoRow;
 using sharded::make_slot;
@@ -283,18 +285,28 @@ void HashTable::reserve(std::uint64_t rows) {
                                        std::to_string(kMaxShare * impl_->stripes.size()));
   }
   // Hashing spreads ids over buckets unevenly, but not by more than this when there are many.
-  for (const auto& stripe : impl_->stripes) stripe->reserve(share + share / 16 + 16);
+  const std::uint64_t most = share + share / 16 + 16;
+  std::vector<std::optional<IdIndex>> indexes;
+  try {
+    for (const auto& stripe : impl_->stripes) indexes.push_back(stripe->index_for(most));
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kLimit,
+                "cannot reserve " + std::to_string(rows) + " rows: there is no memory for an index of so many");
+  }
+  for (std::size_t i = 0; i < indexes.size(); ++i) impl_->stripes[i]->reserve(most, std::move(indexes[i]));
 }
 
 std::size_t HashTable::touch(std::span<const std::int64_t> ids, std::int64_t step) {
-  for (const std::string_view name : {kVersion, kFreq}) {
-    if (find_slot(name)) continue;
+  if (!find_slot(kVersion) || !find_slot(kFreq)) {
     const auto lock = impl_->gate.alone();
-    if (!impl_->find_slot(name)) impl_->add_slot(make_slot(std::string(name), {}, DType::kI64), {});
+    impl_->usage_slot(kFreq);  // throws before the other one is added
+    for (const std::string_view name : {kVersion, kFreq}) {
+      if (!impl_->usage_slot(name)) impl_->add_slot(make_slot(std::string(name), {}, DType::kI64), {});
+    }
   }
   const auto lock = impl_->gate.together();
-  const std::size_t version = impl_->usage_slot(kVersion);
-  const std::size_t freq = impl_->usage_slot(kFreq);
+  const std::size_t version = *impl_->usage_slot(kVersion);
+  const std::size_t freq = *impl_->usage_slot(kFreq);
   std::atomic<std::size_t> known{0};
   impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t) {
     if (!impl_->is_stripe(i)) return;
@@ -306,12 +318,14 @@ std::size_t HashTable::touch(std::span<const std::int64_t> ids, std::int64_t ste
 
 std::uint64_t HashTable::evict_older(std::int64_t step) {
   const auto lock = impl_->gate.together();
-  return impl_->erase_below(impl_->usage_slot(kVersion), step);
+  const auto version = impl_->usage_slot(kVersion);
+  return version ? impl_->erase_below(*version, step) : 0;
 }
 
 std::uint64_t HashTable::evict_rarer(std::int64_t count) {
   const auto lock = impl_->gate.together();
-  return impl_->erase_below(impl_->usage_slot(kFreq), count);
+  const auto freq = impl_->usage_slot(kFreq);
+  return freq ? impl_->erase_below(*freq, count) : 0;
 }
 
 std::uint64_t HashTable::epoch() const {

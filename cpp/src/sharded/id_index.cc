@@ -7,7 +7,8 @@
 namespace weightstore::sharded {
 namespace {
 
-constexpr std::uint64_t kLeastCapacity = 256;  // a page of memory
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kLeastCapacity = kPage / sizeof(IdIndex::Entry);
 
 // Addresses are taken for more than is needed, so that an index mostly grows where it is.
 std::uint64_t reserved_for(std::uint64_t bytes) {
@@ -20,20 +21,23 @@ std::uint64_t reserved_for(std::uint64_t bytes) {
 // Above two thirds probes get long.
 constexpr std::uint64_t room_in(std::uint64_t capacity) { return capacity / 3 * 2; }
 
+std::uint64_t capacity_for(std::uint64_t ids) {
+  const std::uint64_t capacity = std::max(kLeastCapacity, std::bit_ceil(ids));
+  return room_in(capacity) < ids ? capacity * 2 : capacity;
+}
+
 }  // namespace
 
 void IdIndex::reserve(std::uint64_t ids) {
   if (ids <= room_) return;
-  std::uint64_t capacity = std::max(kLeastCapacity, std::bit_ceil(ids));
-  if (room_in(capacity) < ids) capacity *= 2;
-
+  const std::uint64_t capacity = capacity_for(ids);
   const std::uint64_t wanted = capacity * sizeof(Entry);
   const std::uint64_t used = size_ > 0 ? (mask_ + 1) * sizeof(Entry) : 0;
   const bool moves = wanted > memory_.bytes.size();
   SharedMutableBytes memory = moves ? io::allocate_bulk(reserved_for(wanted)) : memory_;
   if (used > 0) {
     // Ids of a full index spread over all of it at once: left to themselves its pages would be mapped when they are
-    // first read and again when they are written to. What is reserved ahead may never be used.
+    // first read and again when they are written to.
     fresh_->touch(memory.bytes.first(wanted).subspan(moves ? 0 : used));
     if (moves) std::memcpy(memory.bytes.data(), entries_, used);
   }
@@ -45,6 +49,22 @@ void IdIndex::reserve(std::uint64_t ids) {
     while (mask_ + 1 < capacity) split();
   }
   mask_ = capacity - 1;
+}
+
+std::optional<IdIndex> IdIndex::with_room(std::uint64_t ids) const {
+  if (ids <= room_) return std::nullopt;
+  const std::uint64_t capacity = capacity_for(ids);
+  const std::uint64_t wanted = capacity * sizeof(Entry);
+  IdIndex wider(secret_, *fresh_);
+  wider.memory_ = io::allocate_bulk(reserved_for(wanted));
+  // With an id for every page the pages are all used at once, as in reserve().
+  if (size_ >= wanted / kPage) fresh_->touch(wider.memory_.bytes.first(wanted));
+  wider.entries_ = reinterpret_cast<Entry*>(wider.memory_.bytes.data());
+  wider.mask_ = capacity - 1;
+  wider.room_ = room_in(capacity);
+  wider.size_ = size_;
+  for_each([&](const Entry& entry) { *wider.entry_for(entry.id, wider.home(entry.id)) = entry; });
+  return wider;
 }
 
 // Twice as many places: the home of an id stays or moves up by the old capacity. Entries are taken out and put back one

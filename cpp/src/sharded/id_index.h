@@ -3,6 +3,7 @@
 // From id to row: open addressing with linear probing, 16 bytes an entry, deletion by moving entries back.
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "io/huge_buffer.h"
@@ -31,8 +32,11 @@ class IdIndex {
 
   std::uint64_t size() const { return size_; }
 
-  // Room for so many ids in all, without growing.
+  // Room for so many ids in all, which come now: the memory is touched ahead.
   void reserve(std::uint64_t ids);
+  // An index of the same ids with room for so many in all, which may never come: only what is used takes memory.
+  // Nothing when there is room already. Throws std::bad_alloc.
+  std::optional<IdIndex> with_room(std::uint64_t ids) const;
 
   // Only when there is room for something.
   std::uint64_t home(std::int64_t id) const {
@@ -66,8 +70,11 @@ class IdIndex {
   // Calls visit(entry) for every id, in no order that means anything.
   template <class Visit>
   void for_each(Visit visit) const {
-    for (std::uint64_t i = 0; entries_ != nullptr && i <= mask_; ++i) {
-      if (entries_[i].row_plus_one != 0) visit(entries_[i]);
+    std::uint64_t left = size_;
+    for (std::uint64_t i = 0; left > 0; ++i) {
+      if (entries_[i].row_plus_one == 0) continue;
+      visit(entries_[i]);
+      --left;
     }
   }
   void clear();

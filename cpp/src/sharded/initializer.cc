@@ -1,7 +1,9 @@
 #include "sharded/initializer.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <numbers>
@@ -41,17 +43,72 @@ bool is_random_float(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 || dtype == DType::kF64;
 }
 
+std::uint16_t f16_bits(double value) {
+  return transform::narrow_to_f16(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+}
+std::uint16_t bf16_bits(double value) {
+  return transform::narrow_to_bf16(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+}
+double from_f16(std::uint16_t bits) { return std::bit_cast<float>(transform::widen_f16(bits)); }
+double from_bf16(std::uint16_t bits) { return std::bit_cast<float>(transform::widen_bf16(bits)); }
+
 void store_float(DType dtype, double value, std::byte* out) {
   switch (dtype) {
     case DType::kF64:
       return store(out, value);
     case DType::kF16:
-      return store(out, transform::narrow_to_f16(std::bit_cast<std::uint32_t>(static_cast<float>(value))));
+      return store(out, f16_bits(value));
     case DType::kBF16:
-      return store(out, transform::narrow_to_bf16(std::bit_cast<std::uint32_t>(static_cast<float>(value))));
+      return store(out, bf16_bits(value));
     default:
       return store(out, static_cast<float>(value));
   }
+}
+
+// As the type holds it.
+double rounded(DType dtype, double value) {
+  switch (dtype) {
+    case DType::kF64:
+      return value;
+    case DType::kF16:
+      return from_f16(f16_bits(value));
+    case DType::kBF16:
+      return from_bf16(bf16_bits(value));
+    default:
+      return static_cast<float>(value);
+  }
+}
+
+// The same for the bits of F16 and BF16, which have their sign in front.
+std::uint16_t bits_below(std::uint16_t bits) {
+  constexpr std::uint16_t kSign = 0x8000;
+  if (bits == 0) return kSign | 1;
+  return static_cast<std::uint16_t>((bits & kSign) != 0 ? bits + 1 : bits - 1);
+}
+
+// The next number of the type below one of its own.
+double next_below(DType dtype, double value) {
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  switch (dtype) {
+    case DType::kF64:
+      return std::nextafter(value, kLowest);
+    case DType::kF16:
+      return from_f16(bits_below(f16_bits(value)));
+    case DType::kBF16:
+      return from_bf16(bits_below(bf16_bits(value)));
+    default:
+      return std::nextafter(static_cast<float>(value), static_cast<float>(kLowest));
+  }
+}
+
+double largest_below(DType dtype, double limit) {
+  const double nearest = rounded(dtype, limit);
+  return nearest < limit ? nearest : next_below(dtype, nearest);
+}
+
+double least_from(DType dtype, double limit) {
+  const double nearest = rounded(dtype, limit);
+  return nearest >= limit ? nearest : -next_below(dtype, -nearest);
 }
 
 template <class T>
@@ -94,6 +151,12 @@ bool store_constant(DType dtype, double value, std::byte* out) {
   }
 }
 
+std::string text_of(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", number);
+  return text;
+}
+
 Error bad_initializer(ErrorCode code, const SlotInfo& slot, const std::string& why) {
   return Error(code, "slot '" + printable(slot.name) + "' of " + std::string(name_of(slot.dtype)) + ": " + why);
 }
@@ -105,24 +168,41 @@ RowInitializer::RowInitializer(const SlotInfo& slot, const Initializer& initiali
       dtype_(slot.dtype),
       elements_(slot.row_bytes * 8 / bits_of(slot.dtype)),
       element_bytes_(bits_of(slot.dtype) / 8) {
-  const double a = initializer.a;
-  const double b = initializer.b;
+  check(slot);
   if (initializer.kind == Initializer::Kind::kConstant) {
     constant_.resize(slot.row_bytes);
     for (std::uint64_t i = 0; i < elements_; ++i) {
-      if (store_constant(dtype_, a, constant_.data() + i * element_bytes_)) continue;
+      if (store_constant(dtype_, initializer.a, constant_.data() + i * element_bytes_)) continue;
       throw bad_initializer(ErrorCode::kInvalidArgument, slot,
-                            "cannot be filled with " + std::to_string(a) + "; fill it with 0 and write values");
+                            "cannot be filled with " + text_of(initializer.a) + "; fill it with 0 and write values");
     }
-    return;
+  } else if (initializer.kind == Initializer::Kind::kUniform) {
+    // Rounding would take values over the bounds.
+    least_ = least_from(dtype_, initializer.a);
+    most_ = largest_below(dtype_, initializer.b);
+    if (least_ > most_) least_ = most_ = rounded(dtype_, initializer.a);
   }
+}
+
+void RowInitializer::check(const SlotInfo& slot) const {
+  const double a = initializer_.a;
+  const double b = initializer_.kind == Initializer::Kind::kConstant ? 0 : initializer_.b;
+  if (is_random_float(dtype_)) {
+    for (const double number : {a, b}) {
+      if (!std::isfinite(number) || std::isfinite(rounded(dtype_, number))) continue;
+      throw bad_initializer(ErrorCode::kInvalidArgument, slot,
+                            "cannot hold " + text_of(number) + "; its numbers end with " +
+                                text_of(largest_below(dtype_, std::numeric_limits<double>::infinity())));
+    }
+  }
+  if (initializer_.kind == Initializer::Kind::kConstant) return;
   if (!is_random_float(dtype_)) {
     throw bad_initializer(ErrorCode::kUnsupported, slot, "random values are for F16, BF16, F32 and F64");
   }
-  const bool ordered = initializer.kind == Initializer::Kind::kUniform ? a <= b : b >= 0;
-  if (!std::isfinite(a) || !std::isfinite(b) || !ordered) {
+  const bool sensible = initializer_.kind == Initializer::Kind::kUniform ? a <= b && std::isfinite(b - a) : b >= 0;
+  if (!std::isfinite(a) || !std::isfinite(b) || !sensible) {
     throw bad_initializer(ErrorCode::kInvalidArgument, slot,
-                          "random values from " + std::to_string(a) + ", " + std::to_string(b) +
+                          "random values from " + text_of(a) + ", " + text_of(b) +
                               "; expected lower and upper bound, or mean and standard deviation");
   }
 }
@@ -132,7 +212,8 @@ void RowInitializer::fill(std::int64_t id, std::byte* row) const {
     std::memcpy(row, constant_.data(), constant_.size());
     return;
   }
-  const std::uint64_t key = mix(initializer_.seed + kGolden) ^ mix(static_cast<std::uint64_t>(id) + kGolden);
+  // One after the other: mixed alike and combined, (7, 11) would be (11, 7).
+  const std::uint64_t key = mix(mix(initializer_.seed + kGolden) + static_cast<std::uint64_t>(id));
   switch (initializer_.kind) {
     case Initializer::Kind::kConstant:
       break;
@@ -155,7 +236,7 @@ void RowInitializer::fill(std::int64_t id, std::byte* row) const {
 }
 
 double RowInitializer::uniform(std::uint64_t key, std::uint64_t counter) const {
-  return initializer_.a + (initializer_.b - initializer_.a) * fraction(key, counter);
+  return std::clamp(initializer_.a + (initializer_.b - initializer_.a) * fraction(key, counter), least_, most_);
 }
 
 double RowInitializer::truncated(std::uint64_t key, std::uint64_t element) const {

@@ -18,6 +18,7 @@ class RowInitializer {
   void fill(std::int64_t id, std::byte* row) const;
 
  private:
+  void check(const SlotInfo& slot) const;
   double uniform(std::uint64_t key, std::uint64_t counter) const;
   double truncated(std::uint64_t key, std::uint64_t element) const;
 
@@ -26,6 +27,8 @@ class RowInitializer {
   std::uint64_t elements_;
   std::size_t element_bytes_;
   std::vector<std::byte> constant_;  // a whole row; empty for random ones
+  double least_ = 0;                 // uniform values, as the type has them
+  double most_ = 0;
 };
 
 }  // namespace weightstore::sharded

@@ -179,11 +179,11 @@ T option(const Value& value, const char* name) {
 
 }  // namespace
 
-SaveOptions save_options_from_json(std::string_view json) {
+SaveOptions save_options_from_json(std::string_view json, SaveOptions base) {
   const Value value = json_decode(json);
   const auto* map = value.get_if<Value::Map>();
   if (map == nullptr) throw Error(ErrorCode::kInvalidArgument, "the options of a save are a JSON object");
-  SaveOptions options;
+  SaveOptions options = std::move(base);
   for (const auto& [key, entry] : *map) {
     const std::string& name = *key.get_if<std::string>();
     if (name == "layout") {

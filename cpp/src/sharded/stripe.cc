@@ -84,8 +84,8 @@ void Stripe::for_each_live(Visit visit) const {
 
 std::int64_t Stripe::id_of(std::uint32_t row) const { return load_int64(ids_.row(row)); }
 
-void Stripe::reserve(std::uint64_t rows) {
-  index_.reserve(rows);
+void Stripe::reserve(std::uint64_t rows, std::optional<IdIndex> index) {
+  if (index) index_ = std::move(*index);
   expected_rows_ = std::max(expected_rows_, rows);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <vector>
@@ -58,7 +59,9 @@ class Stripe {
   std::shared_mutex& mutex() const { return mutex_; }
 
   std::uint64_t size() const { return index_.size(); }
-  void reserve(std::uint64_t rows);
+  // Room for so many rows in all: what can fail first, so that a table reserves in all its stripes or in none.
+  std::optional<IdIndex> index_for(std::uint64_t rows) const { return index_.with_room(rows); }
+  void reserve(std::uint64_t rows, std::optional<IdIndex> index);
   void clear(std::uint32_t epoch);
   void add_slot(const SlotInfo& slot, const RowInitializer& initializer, std::uint32_t epoch);
   void drop_last_slot() { slots_.pop_back(); }

@@ -4,6 +4,8 @@
 #include <bit>
 #include <random>
 
+#include "sharded/names.h"
+
 namespace weightstore {
 namespace sharded {
 namespace {
@@ -11,7 +13,8 @@ namespace {
 constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
 void check_options(const TableOptions& options) {
-  if (options.name.empty()) throw invalid("a table needs a name");
+  check_table_name("a table", options.name);
+  for (const std::string& child : options.children) check_table_name("a child", child);
   if (options.children.size() > kMaxChildren) {
     throw invalid("a table of " + std::to_string(options.children.size()) + " children; at most " +
                   std::to_string(kMaxChildren) + " fit into 12 bits");
@@ -20,12 +23,16 @@ void check_options(const TableOptions& options) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) throw invalid("two children are named '" + printable(*twice) + "'");
-  if (!names.empty() && names.front().empty()) throw invalid("a child needs a name");
   constexpr std::uint32_t kMaxPageRows = 1 << 20;
   if (!std::has_single_bit(options.page_rows) || options.page_rows > kMaxPageRows) {
     throw invalid("pages of " + std::to_string(options.page_rows) + " rows; expected a power of two up to " +
                   std::to_string(kMaxPageRows));
   }
+}
+
+// A table whose only child has its own name is what RecIS calls not coalesced.
+bool is_coalesced(const TableOptions& options) {
+  return !options.children.empty() && (options.children.size() > 1 || options.children[0] != options.name);
 }
 
 std::uint64_t secret_number() {
@@ -36,9 +43,7 @@ std::uint64_t secret_number() {
 }  // namespace
 
 SlotInfo make_slot(std::string name, Shape shape, DType dtype) {
-  if (name.empty() || name == "id") {
-    throw invalid("a slot cannot be named '" + name + "': a checkpoint needs that name for the ids");
-  }
+  check_slot_name(name);
   if (!in_safetensors(dtype) || bits_of(dtype) % 8 != 0 || dtype == DType::kF8_E8M0) {
     throw Error(ErrorCode::kUnsupported,
                 "slot '" + printable(name) + "': a table cannot have elements of " + std::string(name_of(dtype)));
@@ -68,10 +73,11 @@ BucketRange shard_slice(std::uint64_t index, std::uint64_t count, std::uint64_t 
 }
 
 HashTable::Impl::Impl(TableOptions&& given)
-    : options(std::move(given)), map(options.slice, options.stripes, options.children.size()) {
+    : options(std::move(given)),
+      map(options.slice, options.stripes, sharded::is_coalesced(options) ? options.children.size() : 0),
+      coalesced(sharded::is_coalesced(options)) {
   sharded::check_options(options);
-  coalesced = !options.children.empty();
-  if (!coalesced) options.children.push_back(options.name);
+  if (options.children.empty()) options.children.push_back(options.name);
   threads = options.threads != 0 ? options.threads : io::default_threads();
   const std::uint64_t secret = sharded::secret_number();
   for (std::size_t i = 0; i < map.count(); ++i) {
@@ -93,14 +99,13 @@ const SlotInfo& HashTable::Impl::slot_at(std::size_t slot) const {
   return slots[slot];
 }
 
-std::size_t HashTable::Impl::usage_slot(std::string_view name) const {
+std::optional<std::size_t> HashTable::Impl::usage_slot(std::string_view name) const {
   const auto slot = find_slot(name);
-  if (!slot) throw invalid("nothing was touched yet: call touch() in every step before evicting");
-  if (slots[*slot].dtype != DType::kI64 || slots[*slot].row_bytes != 8) {
+  if (slot && (slots[*slot].dtype != DType::kI64 || slots[*slot].row_bytes != 8)) {
     throw invalid("slot '" + std::string(name) + "' is " + std::string(name_of(slots[*slot].dtype)) +
                   " where touch() needs I64 of one element; give the slot another name");
   }
-  return *slot;
+  return slot;
 }
 
 std::size_t HashTable::Impl::add_slot(SlotInfo slot, const Initializer& initializer) {

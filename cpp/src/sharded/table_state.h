@@ -57,8 +57,8 @@ struct HashTable::Impl {
 
   std::optional<std::size_t> find_slot(std::string_view name) const;
   const SlotInfo& slot_at(std::size_t slot) const;  // throws
-  // A slot that touch() uses; throws when it is not there, or something else.
-  std::size_t usage_slot(std::string_view name) const;
+  // A slot that touch() uses; throws when it is something else.
+  std::optional<std::size_t> usage_slot(std::string_view name) const;
   std::size_t add_slot(SlotInfo slot, const Initializer& initializer);
 
   // Throws unless the table can hold all of them.
@@ -139,7 +139,7 @@ struct HashTable::Impl {
 
   TableOptions options;
   const sharded::StripeMap map;
-  bool coalesced = false;
+  const bool coalesced;
   unsigned threads = 1;
   mutable sharded::Gate gate;
   std::uint32_t epoch = 1;

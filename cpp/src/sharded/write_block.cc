@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "sharded/names.h"
 #include "sharded/slice_text.h"
 #include "weightstore/error.h"
 #include "weightstore/saver.h"
@@ -33,6 +34,7 @@ std::vector<WriteBlock> WriteBlock::of_table(const std::shared_ptr<const TableSn
   std::vector<WriteBlock> blocks;
   for (std::size_t child = 0; child < snapshot->children().size(); ++child) {
     const std::string& table = snapshot->children()[child];
+    sharded::check_table_name("a table", table);
     const std::uint64_t rows = snapshot->rows(child, snapshot->all_stripes());
     WriteBlock ids;
     ids.kind_ = BlockKind::kIds;
@@ -47,12 +49,7 @@ std::vector<WriteBlock> WriteBlock::of_table(const std::shared_ptr<const TableSn
     blocks.push_back(ids);
     for (std::size_t number = 0; number < snapshot->slots().size(); ++number) {
       const SlotInfo& slot = snapshot->slots()[number];
-      // "<table>@<slot>" is taken apart at its last '@'.
-      if (slot.name.empty() || slot.name == "id" || slot.name.find('@') != std::string::npos) {
-        throw Error(ErrorCode::kInvalidArgument, "a slot cannot be saved as '" + printable(slot.name) +
-                                                     "': 'id' is the column of ids, and '@' separates table and slot")
-            .in_tensor(table);
-      }
+      sharded::check_slot_name(slot.name);
       WriteBlock block = ids;
       block.kind_ = BlockKind::kSlot;
       block.name_ = table + "@" + slot.name;
