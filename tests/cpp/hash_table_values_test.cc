@@ -127,7 +127,7 @@ TEST(uniform_values_stay_within_their_bounds) {
     return std::array{*least, *most};
   };
   CHECK_EQ(bounds_of(0, 1)[1], 1 - 0x1p-8f);
-  CHECK_EQ(bounds_of(-1, 0)[0], -1);
+  CHECK_EQ(bounds_of(-1, 0)[0], -1.0f);
   CHECK(bounds_of(-1, 0)[1] < 0);
   CHECK_EQ(bounds_of(1.001, 1.02)[0], 1 + 0x1p-7f);
   CHECK_EQ(bounds_of(1.001, 1.02)[1], 1 + 0x1p-6f);
