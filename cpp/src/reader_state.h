@@ -31,6 +31,9 @@ struct Reader::State {
 
   std::uint32_t compute_crc(std::size_t tensor) const;
 
+  // Of a tensor of a .pt file: where in the file its bytes, or the first of them, lie.
+  std::uint64_t position_of(std::size_t tensor) const;
+
   // Checks a tensor that was not checked yet, by `bytes` when the caller has them already.
   void verify(std::size_t tensor, const ConstBytes* bytes = nullptr) const;
 

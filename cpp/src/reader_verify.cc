@@ -67,10 +67,13 @@ std::uint32_t Reader::State::compute_crc(std::size_t tensor) const {
   return crc;
 }
 
+std::uint64_t Reader::State::position_of(std::size_t tensor) const {
+  return pytorch::gathered_from(source_of(tensor)).value_or(table.begin(tensor));
+}
+
 void Reader::State::verify(std::size_t tensor, const ConstBytes* bytes) const {
   if (storages) {
-    const auto gathered = pytorch::gathered_from(source_of(tensor));
-    storages->check_at(*table.sources()[0], gathered.value_or(table.begin(tensor)));
+    storages->check_at(*table.sources()[0], position_of(tensor));
     return;
   }
   if (!checksums || !checksums->needs_check(tensor)) return;
@@ -101,6 +104,11 @@ void Reader::check(std::size_t tensor, ConstBytes bytes) const try {
   state_->verify(tensor, &bytes);
 } catch (Error& error) {
   state_->rethrow(error, tensor);
+}
+
+bool Reader::has_checksum(std::size_t tensor) const {
+  if (state_->storages) return state_->storages->covers(state_->position_of(tensor));
+  return state_->checksums && state_->checksums->expected(tensor);
 }
 
 std::size_t Reader::verify_storages(const Progress& progress) const {

@@ -1,10 +1,14 @@
 #include "shard_set.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "codec/json.h"
+#include "io/checked_io.h"
+#include "io/descriptor_limit.h"
 #include "io/file_source.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
@@ -105,13 +109,29 @@ void check_index(const TextMap& weight_map, const TensorTable& table, const std:
   }
 }
 
+// All files of a set stay open: what was opened can be read to the end, though a save replaces it meanwhile.
+std::shared_ptr<const ByteSource> open_one(const std::filesystem::path& path, std::size_t files, bool map) {
+  for (;;) {
+    try {
+      return io::open_file(path, map, io::system_file_ops());
+    } catch (const Error& error) {
+      if (error.os_errno() != EMFILE) throw;
+      if (io::raise_descriptor_limit()) continue;
+      throw io::io_error(EMFILE,
+                         "the set has " + std::to_string(files) +
+                             " files, which are open together; allow the process more (ulimit -n), cannot open",
+                         path.native());
+    }
+  }
+}
+
 ShardSet append_all(std::span<const std::filesystem::path> paths, const ReadOptions& options,
                     std::optional<TextMap>& common) {
+  io::make_room_for(paths.size());
   ShardSet set;
   for (const std::filesystem::path& path : paths) {
     try {
-      TensorTable table =
-          safetensors::read_table(io::open_file(path, options.map, io::system_file_ops()), options.limits);
+      TensorTable table = safetensors::read_table(open_one(path, paths.size(), options.map), options.limits);
       if (const auto entry = table.metadata().find(kChecksumKey)) {
         set.checksum_entries.push_back({std::string(*entry), static_cast<std::uint32_t>(set.table.sources().size())});
       }

@@ -16,11 +16,20 @@ StorageChecks::StorageChecks(const ByteSource& file, const Limits& limits)
     : storages_(pytorch::read_checksums(file, limits)),
       checked_(std::make_unique<std::atomic<bool>[]>(storages_.size())) {}
 
-void StorageChecks::check_at(const ByteSource& file, std::uint64_t position) const {
+std::optional<std::size_t> StorageChecks::find(std::uint64_t position) const {
   const auto after = std::upper_bound(storages_.begin(), storages_.end(), position,
                                       [](std::uint64_t at, const auto& storage) { return at < storage.begin; });
-  if (after == storages_.begin()) return;
-  check(file, static_cast<std::size_t>(after - storages_.begin() - 1));
+  if (after == storages_.begin()) return std::nullopt;
+  return static_cast<std::size_t>(after - storages_.begin() - 1);
+}
+
+void StorageChecks::check_at(const ByteSource& file, std::uint64_t position) const {
+  if (const auto i = find(position)) check(file, *i);
+}
+
+bool StorageChecks::covers(std::uint64_t position) const {
+  const auto i = find(position);
+  return i && storages_[*i].crc;
 }
 
 void StorageChecks::check(const ByteSource& file, std::size_t i) const {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "weightstore/pytorch.h"
@@ -23,7 +24,9 @@ class StorageChecks {
   // Checks the storage that `position` of the file belongs to, unless it was checked before or has no checksum. Throws
   // Error(kCorrupt) naming both values.
   void check_at(const ByteSource& file, std::uint64_t position) const;
-  // The same by number.
+  // True when there is something to check.
+  bool covers(std::uint64_t position) const;
+  // The same as check_at() by number.
   void check(const ByteSource& file, std::size_t i) const;
   // The storage was just found to have the checksum of `found`: that is the one it has to have, or Error(kCorrupt).
   void confirm(std::size_t i, const pytorch::StorageChecksum& found) const;
@@ -32,6 +35,9 @@ class StorageChecks {
   void require_all() const;
 
  private:
+  // The storage that the position belongs to.
+  std::optional<std::size_t> find(std::uint64_t position) const;
+
   std::vector<pytorch::StorageChecksum> storages_;
   std::unique_ptr<std::atomic<bool>[]> checked_;
 };

@@ -1,6 +1,8 @@
 #include "loader.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/StringUtil.h>
 
 #include <memory>
 #include <utility>
@@ -8,8 +10,44 @@
 
 #include "last_error.h"
 #include "tensor_bridge.h"
+#include "weightstore/error.h"
 
 namespace weightstore::torch_bridge {
+namespace {
+
+// Throws unless every element of the tensor has memory of its own.
+void check_target(const std::string& name, const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided) {
+    throw Error(ErrorCode::kUnsupported,
+                c10::str("has the layout ", tensor.layout(), "; only dense tensors are loaded into"))
+        .in_tensor(name);
+  }
+  if (tensor.device().is_meta()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "is on the meta device, without memory to load into; give it some with to_empty()")
+        .in_tensor(name);
+  }
+  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "is expanded: several of its elements are one in memory; load into a clone() of it")
+        .in_tensor(name);
+  }
+}
+
+// Tells autograd, when it goes, that tensors whose memory the loader writes to were changed. Also when the load failed:
+// what was loaded by then stays. The others are changed by copy_(), which tells by itself.
+struct ChangeNotice {
+  const TensorDict& tensors;
+
+  ~ChangeNotice() {
+    for (const auto& entry : tensors) {
+      const at::Tensor tensor = entry.value();
+      if (is_plain_memory(tensor) && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+    }
+  }
+};
+
+}  // namespace
 
 LoaderHolder::LoaderHolder(std::string path, std::int64_t parallel, TableDict tables, TensorDict tensors)
     : path_(std::move(path)), parallel_(parallel), tables_(std::move(tables)), tensors_(std::move(tensors)) {
@@ -28,6 +66,7 @@ weightstore::Loader LoaderHolder::core(Staged& staged) const {
   for (const auto& entry : tables_) tables.push_back(entry.value()->core());
   std::vector<LoadTarget> targets;
   for (const auto& entry : tensors_) {
+    check_target(entry.key(), entry.value());
     at::Tensor tensor = entry.value().detach();
     if (!is_plain_memory(tensor)) {
       at::Tensor copy =
@@ -60,6 +99,7 @@ void LoaderHolder::load(const std::string& info) {
     LoadOptions options = options_;
     options.progress = progress_.begin();
     loader.configure(std::move(options));
+    const ChangeNotice notice{tensors_};
     loader.load(info);
     for (auto& [target, copy] : staged) target.copy_(copy);
   });

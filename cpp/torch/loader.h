@@ -16,8 +16,9 @@
 
 namespace weightstore::torch_bridge {
 
-// Thread-compatible, except for progress() and cancel(), which are for other threads while load() runs. Tensors may be
-// of any layout and on any device; those that are not row-major on the CPU are loaded by way of a copy.
+// Thread-compatible, except for progress() and cancel(), which are for other threads while load() runs. Tensors may
+// have any strides that give each element its own memory, and be on any device that has some; those that are not
+// row-major on the CPU are loaded by way of a copy. To autograd a load is an in-place change of all of them.
 class LoaderHolder : public torch::CustomClassHolder {
  public:
   LoaderHolder(std::string path, std::int64_t parallel, TableDict tables, TensorDict tensors);

@@ -22,10 +22,10 @@ class Loader:
     checkpoint_path: the directory, the index, or a single file.
     hashtables: name to `torch.classes.store.HashTable`. Rows are added, or overwrite those of the same id; ids outside of
         a table's slice are passed over, so that any number of shards may load.
-    tensors: name to tensor, or (name, tensor) pairs; filled in place.
+    tensors: name to tensor, or (name, tensor) pairs; filled in place. No tensor may have the name of a table.
     filter_func: gets the load info, {destination: {source: [columns]}}, and returns what is to be loaded.
     strict: what is missing in the checkpoint, or there and not among the targets, is an error.
-    verify: compare the checksums of what is read.
+    verify: compare the checksums of what is read; what has none is an error.
     progress: called as progress(done, total, name) in bytes; returning False or raising cancels, and so does Ctrl-C. What
         was loaded by then stays. True: a tqdm bar.
     """
@@ -108,6 +108,7 @@ class CheckpointReader:
             return [(begin, end, size, rows) for begin, end, size, rows in self._impl.tensor_slices(name)]
 
     def verify(self) -> int:
-        """Compares all checksums and returns how many there were; raises a FormatError that names what is wrong."""
+        """Compares all checksums and returns how many there were; checks that files, index and tables fit each other, and that
+        ids lie in their slices. Raises a FormatError that names what is wrong."""
         with translated():
             return int(self._impl.verify())

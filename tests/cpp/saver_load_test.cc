@@ -144,7 +144,8 @@ TEST(an_index_may_name_columns_and_slices_that_are_not_there) {
     slices += ",[0,1," + std::to_string(i + 2) + "]";
   }
   write_file(dir / "model.safetensors.index.json",
-             R"({"metadata":{"weightstore":{"files":{},"tables":{"t":{"slots":[)" + slots + R"(],"slices":[)" + slices +
+             R"({"metadata":{"weightstore":{"version":1,"files":{},"tables":{"t":{"slots":[)" + slots +
+                 R"(],"slices":[)" + slices +
                  R"(]}}}},"weight_map":{"t.id/0-1-1":"a.safetensors","t.id/00-1-1":"a.safetensors",)"
                  R"("t.id/1-0-1":"a.safetensors"}})");
   const CheckpointReader reader(dir.path());

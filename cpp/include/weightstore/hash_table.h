@@ -118,9 +118,10 @@ class HashTable {
   std::size_t write_slot_rows(std::size_t slot, std::span<const std::int64_t> rows, ConstBytes values);
 
   // Rows of a checkpoint: inserts ids once and copies all slots given. `ids` are as a file has them, without the
-  // child's bits; those outside of the table's slice are passed over. Slots not given keep their values, or start as
-  // their initializers say in new rows. Runs on the calling thread alone: loaders call it from several. Returns the
-  // number of ids taken.
+  // child's bits; those outside of the table's slice are passed over. A coalesced table throws Error(kInvalidArgument)
+  // for an id of more than 52 bits, before anything is changed. Slots not given keep their values, or start as their
+  // initializers say in new rows. Runs on the calling thread alone: loaders call it from several. Returns the number of
+  // ids taken.
   struct SlotBytes {
     std::size_t slot;
     ConstBytes bytes;

@@ -31,7 +31,8 @@ struct LoadOptions {
   // Whatever is asked for and not in the checkpoint, or in the checkpoint and not among the targets, is an error.
   // Without it, what is missing stays as it was and what is not wanted is passed over.
   bool strict = true;
-  bool verify = false;  // compare the checksums of what is read, which reads it twice
+  // Compare the checksums of what is read, which reads it twice; what has none is Error(kUnsupported).
+  bool verify = false;
   Progress progress{};
 };
 
@@ -42,7 +43,8 @@ LoadOptions load_options_from_json(std::string_view json);
 class Loader {
  public:
   // `path`: the checkpoint's directory, its index, or a single file. Nothing is read yet. Throws
-  // Error(kInvalidArgument) unless parallel is 1 to 1024 and no two targets have one name.
+  // Error(kInvalidArgument) unless parallel is 1 to 1024 and no two targets have one name: tensors, tables and children
+  // of coalesced tables.
   Loader(std::filesystem::path path, std::int64_t parallel, std::vector<std::shared_ptr<HashTable>> tables,
          std::vector<LoadTarget> tensors);
 
@@ -55,6 +57,7 @@ class Loader {
   // Loads as `info` says. Rows are added to the tables or overwrite what they have for the same id; ids outside of a
   // table's slice are passed over, so that any number of shards loads what any other number saved, each reading little
   // more than it keeps. All that does not fit (names, types, shapes) is told in one Error before anything is changed.
+  // A tensor may have a column of a table as its source, which is then all parts of it, as CheckpointReader shows it.
   void load(std::string_view info) const;
 
  private:
@@ -89,8 +92,8 @@ class CheckpointReader {
   void read(std::string_view name, MutableBytes out) const;
   void read_rows(std::string_view name, std::uint64_t begin, std::uint64_t end, MutableBytes out) const;
 
-  // Checks that index, files and table parts fit each other, and compares every checksum; returns how many there were.
-  // Throws Error(kCorrupt) naming what is wrong.
+  // Checks that index, files and table parts fit each other, compares every checksum, and looks whether ids lie in the
+  // slices of their parts; returns how many checksums there were. Throws Error(kCorrupt) naming what is wrong.
   std::size_t verify(const Progress& progress = {}) const;
 
  private:

@@ -129,6 +129,9 @@ class Reader {
   // compared again. Passes when the file has no checksum for the tensor, or was opened with Verify::kOff.
   void check(std::size_t tensor, ConstBytes bytes) const;
 
+  // True when the tensor is compared with a checksum as it is read: the file has one, and was opened to be verified.
+  bool has_checksum(std::size_t tensor) const;
+
   // Throws Error(kLimit) when so many bytes of tensors are out of all proportion to the file that holds them: a .pt
   // file may show one byte as a terabyte. load() asks by itself; ask before making memory of a tensor's size for it.
   void check_expansion(std::uint64_t bytes) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "weightstore/error.h"
@@ -60,7 +61,16 @@ std::vector<PlannedBlock> cut(const WriteBlock& block, std::uint64_t limit) {
 void check_names(std::span<const PlannedBlock> blocks) {
   std::map<std::string_view, const PlannedBlock*> keys;
   std::map<std::pair<std::string_view, std::size_t>, const PlannedBlock*> names;
+  std::set<std::string_view> tables;
   for (const PlannedBlock& block : blocks) {
+    if (block.block->kind() != BlockKind::kDense) tables.insert(block.block->table());
+  }
+  for (const PlannedBlock& block : blocks) {
+    // A load says by such a name which of its targets it means.
+    if (block.block->kind() == BlockKind::kDense && tables.contains(block.block->tensor_name())) {
+      throw Error(ErrorCode::kInvalidArgument, "a table and a tensor are both called so; rename one of them")
+          .in_tensor(block.block->tensor_name());
+    }
     if (const auto [it, added] = keys.emplace(block.key, &block); !added) {
       throw same_name(*it->second, block, "called '" + printable(block.key) + "' on disk");
     }

@@ -43,7 +43,7 @@ std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const Sh
 std::vector<PlannedFile> plan_recis(std::span<const WriteBlock> blocks, const ShardPosition& shard,
                                     std::uint64_t max_block_bytes);
 
-// Throws unless all keys, and all pairs of tensor name and slice, differ.
+// Throws unless all keys, all pairs of tensor name and slice, and the names of dense tensors and of tables differ.
 void check_names(std::span<const PlannedBlock> blocks);
 
 }  // namespace weightstore::sharded

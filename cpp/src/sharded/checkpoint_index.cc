@@ -72,6 +72,33 @@ Value read_json(const std::filesystem::path& path) try {
   throw;
 }
 
+// True for what Saver writes under kPlainMetadataKey, in whatever version. Others may use the key too.
+bool is_ours(const Value& value) {
+  return value.get_if<Value::Map>() != nullptr && (value.find("version") != nullptr || value.find("tables") != nullptr);
+}
+
+// What Saver wrote into an index. Files have only texts, which are nothing of ours.
+std::optional<Value> own_metadata(const Reader& reader) {
+  if (reader.format() != Format::kSafetensorsIndex) return std::nullopt;
+  const auto text = reader.table().metadata().find(kPlainMetadataKey);
+  if (!text) return std::nullopt;
+  try {
+    Value value = json_decode(*text);
+    if (is_ours(value)) return value;
+  } catch (const Error&) {
+    // Somebody's text. Where it is JSON the Reader has checked that already.
+  }
+  return std::nullopt;
+}
+
+void check_version(const Value& ours) {
+  const std::uint64_t version = uint_field(ours, "version");
+  if (version == kPlainVersion) return;
+  throw Error(ErrorCode::kUnsupported, "was written in version " + std::to_string(version) +
+                                           " of the layout, this release reads version " +
+                                           std::to_string(kPlainVersion) + "; load it with the release that wrote it");
+}
+
 // Sizes that our index notes. A file that lost its end is found when it is opened; this finds one that was replaced.
 void check_sizes(const Value& files, const TensorTable& table) {
   std::map<std::string, std::uint64_t> sizes;
@@ -93,7 +120,8 @@ bool is_own_index(const std::filesystem::path& index, io::FileOps& ops) {
   try {
     const Value metadata =
         json_decode(safetensors::parse_index(io::read_text_file(index, kMaxIndexBytes, ops)).metadata_json);
-    return metadata.find(kPlainMetadataKey) != nullptr;
+    const Value* ours = metadata.find(kPlainMetadataKey);
+    return ours != nullptr && is_ours(*ours);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIo) throw;
     return false;
@@ -101,22 +129,21 @@ bool is_own_index(const std::filesystem::path& index, io::FileOps& ops) {
 }
 
 // A save may replace the checkpoint while it is opened: files that an index named are gone, or the directory is another
-// one. Then the new one is opened.
+// one, and what was read first does not fit what was read then. Then the new one is opened.
 CheckpointIndex CheckpointIndex::open(const std::filesystem::path& path, ReadOptions options) {
   options.limits.safetensors_index_bytes = kMaxIndexBytes;
   constexpr int kTries = 10;
-  for (int left = kTries - 1;; --left) {
+  for (int i = 0; i < kTries; ++i) {
     const auto before = identity_of(path);
     try {
       CheckpointIndex index = open_once(path, options);
       if (identity_of(path) == before) return index;
-      if (left == 0) {
-        throw Error(ErrorCode::kConflict, "is replaced again and again while it is opened").in_file(path.native());
-      }
     } catch (const Error& error) {
-      if (error.os_errno() != ENOENT || left == 0 || !before) throw;
+      const bool gone = before && error.os_errno() == ENOENT;
+      if (identity_of(path) == before && (!gone || i == kTries - 1)) throw;
     }
   }
+  throw Error(ErrorCode::kConflict, "is replaced again and again while it is opened").in_file(path.native());
 }
 
 CheckpointIndex CheckpointIndex::open_once(const std::filesystem::path& path, const ReadOptions& options) {
@@ -144,7 +171,7 @@ CheckpointIndex CheckpointIndex::open_once(const std::filesystem::path& path, co
   return index;
 }
 
-CheckpointIndex CheckpointIndex::open_recis(const std::filesystem::path& directory, const ReadOptions& options) {
+CheckpointIndex CheckpointIndex::open_recis(const std::filesystem::path& directory, const ReadOptions& options) try {
   const std::filesystem::path index_path = directory / kRecisIndex;
   const Value json = read_json(index_path);
   const Value keys = read_json(directory / kRecisKeys);
@@ -194,15 +221,18 @@ CheckpointIndex CheckpointIndex::open_recis(const std::filesystem::path& directo
   }
   index.finish();
   return index;
+} catch (Error& error) {
+  error.in_file((directory / kRecisIndex).native());
+  throw;
 }
 
 void CheckpointIndex::add_plain() {
   const TensorTable& table = reader_.table();
   std::vector<bool> taken(table.size());
-  if (const auto text = table.metadata().find(kPlainMetadataKey)) {
-    const Value ours = json_decode(*text);
-    check_sizes(field(ours, "files"), table);
-    add_tables(field(ours, "tables"), taken);
+  if (const auto ours = own_metadata(reader_)) {
+    check_version(*ours);
+    check_sizes(field(*ours, "files"), table);
+    add_tables(field(*ours, "tables"), taken);
   }
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (!taken[i]) add_dense(std::string(table.name(i)), i);

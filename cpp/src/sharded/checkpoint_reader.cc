@@ -1,7 +1,11 @@
 #include <algorithm>
+#include <atomic>
+#include <string>
 #include <utility>
 
+#include "io/parallel.h"
 #include "sharded/checkpoint_index.h"
+#include "sharded/slice_ids.h"
 #include "weightstore/error.h"
 #include "weightstore/loader.h"
 
@@ -11,12 +15,80 @@ using sharded::CheckpointIndex;
 using sharded::CheckpointPart;
 using sharded::CheckpointTensor;
 
+namespace {
+
+constexpr std::uint64_t kIdsAtOnce = 1u << 17;
+
+// Every column of a table has the parts that its ids have.
+void check_columns(const CheckpointIndex& index) {
+  for (const auto& [name, tensor] : index.tensors()) {
+    if (!tensor.column) continue;
+    const std::string ids = name.substr(0, name.rfind('@')) + "@id";
+    const CheckpointTensor* of_table = index.find(ids);
+    if (of_table == nullptr) throw Error(ErrorCode::kCorrupt, "its table has no ids").in_tensor(name);
+    const auto same = [](const CheckpointPart& a, const CheckpointPart& b) {
+      return a.slice == b.slice && a.rows == b.rows;
+    };
+    if (!std::equal(tensor.parts.begin(), tensor.parts.end(), of_table->parts.begin(), of_table->parts.end(), same)) {
+      throw Error(ErrorCode::kCorrupt, "its parts are not those of '" + printable(ids) + "'").in_tensor(name);
+    }
+  }
+}
+
+std::vector<CheckpointPart> id_parts(const CheckpointIndex& index) {
+  std::vector<CheckpointPart> parts;
+  for (const auto& [name, tensor] : index.tensors()) {
+    if (tensor.column && name.ends_with("@id")) parts.insert(parts.end(), tensor.parts.begin(), tensor.parts.end());
+  }
+  return parts;
+}
+
+// Reads the ids of one part and adds their bytes to `done`.
+void check_part(const Reader& reader, const CheckpointPart& part, const io::StopFlag& stop,
+                std::atomic<std::uint64_t>& done) try {
+  std::vector<std::int64_t> ids;
+  for (std::uint64_t first = 0; first < part.rows && !stop.is_set(); first += ids.size()) {
+    ids.resize(static_cast<std::size_t>(std::min(kIdsAtOnce, part.rows - first)));
+    reader.read_range(part.tensor, first * sizeof(std::int64_t), std::as_writable_bytes(std::span(ids)));
+    sharded::check_ids(ids, part.slice);
+    done += ids.size() * sizeof(std::int64_t);
+  }
+} catch (Error& error) {
+  const TensorTable& table = reader.table();
+  throw error.in_tensor(table.name(part.tensor)).in_file(table.sources()[table.source_of(part.tensor)]->name());
+}
+
+// Calls watch(bytes that are done) meanwhile and at the end.
+template <class Watch>
+void check_all_ids(const Reader& reader, const std::vector<CheckpointPart>& parts, unsigned threads,
+                   const Watch& watch) {
+  std::atomic<std::size_t> next = 0;
+  std::atomic<std::uint64_t> done = 0;
+  io::run_parallel(
+      static_cast<unsigned>(std::min<std::size_t>(threads == 0 ? io::default_threads() : threads, parts.size())),
+      [&](unsigned, const io::StopFlag& stop) {
+        while (!stop.is_set()) {
+          const std::size_t k = next.fetch_add(1);
+          if (k >= parts.size()) return;
+          check_part(reader, parts[k], stop, done);
+        }
+      },
+      [&] { watch(done.load()); });
+  watch(done.load());
+}
+
+}  // namespace
+
+// Errors about the checkpoint as a whole, which name no file of it, name its path.
 struct CheckpointReader::State {
   CheckpointIndex index;
+  std::string path;
+  unsigned threads;
 };
 
 CheckpointReader::CheckpointReader(const std::filesystem::path& path, const ReadOptions& options)
-    : state_(std::make_unique<const State>(State{CheckpointIndex::open(path, options)})) {}
+    : state_(
+          std::make_unique<const State>(State{CheckpointIndex::open(path, options), path.native(), options.threads})) {}
 
 CheckpointReader::~CheckpointReader() = default;
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
@@ -29,23 +101,27 @@ std::vector<std::string> CheckpointReader::tensor_names() const {
 
 bool CheckpointReader::contains(std::string_view name) const { return state_->index.find(name) != nullptr; }
 
-TensorInfo CheckpointReader::info(std::string_view name) const {
+TensorInfo CheckpointReader::info(std::string_view name) const try {
   const CheckpointTensor& tensor = state_->index.at(name);
   TensorInfo info = state_->index.reader().table()[tensor.parts.front().tensor];
   info.name = name;
   info.shape = tensor.shape;
   return info;
+} catch (Error& error) {
+  throw error.in_file(state_->path);
 }
 
-std::vector<CheckpointReader::Part> CheckpointReader::slices(std::string_view name) const {
+std::vector<CheckpointReader::Part> CheckpointReader::slices(std::string_view name) const try {
   const CheckpointTensor& tensor = state_->index.at(name);
   std::vector<Part> slices;
   if (!tensor.column) return slices;
   for (const CheckpointPart& part : tensor.parts) slices.push_back({part.slice, part.rows});
   return slices;
+} catch (Error& error) {
+  throw error.in_file(state_->path);
 }
 
-void CheckpointReader::read(std::string_view name, MutableBytes out) const {
+void CheckpointReader::read(std::string_view name, MutableBytes out) const try {
   const Reader& reader = state_->index.reader();
   std::vector<Reader::Request> requests;
   for (const CheckpointPart& part : state_->index.at(name).parts) {
@@ -56,10 +132,12 @@ void CheckpointReader::read(std::string_view name, MutableBytes out) const {
   }
   if (!out.empty()) throw Error(ErrorCode::kInvalidArgument, "the output is too large").in_tensor(name);
   reader.read_many(requests);
+} catch (Error& error) {
+  throw error.in_file(state_->path);
 }
 
-void CheckpointReader::read_rows(std::string_view name, std::uint64_t begin, std::uint64_t end,
-                                 MutableBytes out) const {
+void CheckpointReader::read_rows(std::string_view name, std::uint64_t begin, std::uint64_t end, MutableBytes out) const
+    try {
   const Reader& reader = state_->index.reader();
   const CheckpointTensor& tensor = state_->index.at(name);
   if (tensor.shape.empty()) throw Error(ErrorCode::kInvalidArgument, "a scalar has no rows").in_tensor(name);
@@ -88,22 +166,31 @@ void CheckpointReader::read_rows(std::string_view name, std::uint64_t begin, std
     }
     first = last;
   }
+} catch (Error& error) {
+  throw error.in_file(state_->path);
 }
 
-std::size_t CheckpointReader::verify(const Progress& progress) const {
-  for (const auto& [name, tensor] : state_->index.tensors()) {
-    if (!tensor.column) continue;
-    const std::string ids = name.substr(0, name.rfind('@')) + "@id";
-    const CheckpointTensor* of_table = state_->index.find(ids);
-    if (of_table == nullptr) throw Error(ErrorCode::kCorrupt, "its table has no ids").in_tensor(name);
-    const auto same = [](const CheckpointPart& a, const CheckpointPart& b) {
-      return a.slice == b.slice && a.rows == b.rows;
-    };
-    if (!std::equal(tensor.parts.begin(), tensor.parts.end(), of_table->parts.begin(), of_table->parts.end(), same)) {
-      throw Error(ErrorCode::kCorrupt, "its parts are not those of '" + ids + "'").in_tensor(name);
-    }
-  }
-  return state_->index.reader().verify_all(progress);
+std::size_t CheckpointReader::verify(const Progress& progress) const try {
+  check_columns(state_->index);
+  const Reader& reader = state_->index.reader();
+  const std::vector<CheckpointPart> parts = id_parts(state_->index);
+  std::uint64_t id_bytes = 0;
+  for (const CheckpointPart& part : parts) id_bytes += reader.table().nbytes(part.tensor);
+  std::uint64_t checksum_bytes = 0;
+  const auto report = [&](std::uint64_t done, std::string_view name) {
+    return !progress || progress(done, checksum_bytes + id_bytes, name);
+  };
+  // Checksums first: an id that was damaged may well be of another slice.
+  const std::size_t checksums = reader.verify_all([&](std::uint64_t done, std::uint64_t total, std::string_view name) {
+    checksum_bytes = total;
+    return report(done, name);
+  });
+  check_all_ids(reader, parts, state_->threads, [&](std::uint64_t done) {
+    if (!report(checksum_bytes + done, "ids")) throw Error(ErrorCode::kCancelled, "verification was cancelled");
+  });
+  return checksums;
+} catch (Error& error) {
+  throw error.in_file(state_->path);
 }
 
 }  // namespace weightstore

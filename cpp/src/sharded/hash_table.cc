@@ -231,7 +231,13 @@ std::size_t HashTable::load_rows(std::size_t child, std::span<const std::int64_t
   std::vector<std::int64_t> encoded;
   if (impl_->coalesced) {
     encoded.reserve(ids.size());
-    for (const std::int64_t id : ids) encoded.push_back(coalesced_id(child, id));
+    for (const std::int64_t id : ids) {
+      if (child_of(id) != 0) {
+        throw invalid("id " + std::to_string(id) + " of child '" + printable(impl_->options.children[child]) +
+                      "': a coalesced table holds ids of 52 bits, 0 to " + std::to_string(kChildIdMask));
+      }
+      encoded.push_back(coalesced_id(child, id));
+    }
     ids = encoded;
   }
   std::size_t taken = 0;

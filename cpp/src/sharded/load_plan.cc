@@ -52,7 +52,7 @@ class Planner {
       const std::string& destination = *key.get_if<std::string>();
       const Value::Map& map = require_map(sources);
       if (map.size() != 1) {
-        mismatched_.push_back("'" + destination + "' needs exactly one source, not " + std::to_string(map.size()));
+        mismatched_.push_back(quoted(destination) + " needs exactly one source, not " + std::to_string(map.size()));
         continue;
       }
       const std::string& source = *map.front().first.get_if<std::string>();
@@ -60,13 +60,12 @@ class Planner {
       if (columns == nullptr) require_map(Value());
       const auto child = children_.find(destination);
       const auto tensor = dense_.find(destination);
-      // A table and a tensor may have the same name; the columns tell which is meant.
-      if (child != children_.end() && (!columns->empty() || tensor == dense_.end())) {
+      if (child != children_.end()) {
         add_table(destination, *child->second.first, child->second.second, source, *columns);
       } else if (tensor != dense_.end()) {
         add_dense(*tensor->second, source);
       } else {
-        mismatched_.push_back("'" + destination + "' is none of the targets");
+        mismatched_.push_back(quoted(destination) + " is none of the targets");
       }
     }
     refuse(strict);
@@ -80,8 +79,9 @@ class Planner {
     if (source == nullptr) {
       missing_.push_back(name);
     } else if (source->dtype != target.dtype || source->shape != target.shape) {
-      mismatched_.push_back("'" + name + "' in " + file_of(*source) + " is " + type_text(source->dtype, source->shape) +
-                            ", its target " + type_text(target.dtype, target.shape));
+      mismatched_.push_back(quoted(name) + " in " + file_of(*source) + " is " +
+                            type_text(source->dtype, source->shape) + ", its target " +
+                            type_text(target.dtype, target.shape));
     } else {
       plan_.dense.push_back({&target, source});
     }
@@ -97,13 +97,13 @@ class Planner {
     for (const Value& column : columns) {
       const auto* name = column.get_if<std::string>();
       if (name == nullptr) {
-        mismatched_.push_back("'" + destination + "' lists a column that is not a name");
+        mismatched_.push_back(quoted(destination) + " lists a column that is not a name");
       } else if (asked.insert(*name).second && *name != "id") {
         add_slot(job, slots, destination, source, *name);
       }
     }
     if (!asked.contains("id")) {
-      mismatched_.push_back("'" + destination + "' is loaded without its column 'id', which says whose rows they are");
+      mismatched_.push_back(quoted(destination) + " is loaded without its column 'id', which says whose rows they are");
     } else if (job.ids == nullptr) {
       missing_.push_back(source + "@id");
     } else if (check_parts(job)) {
@@ -116,7 +116,7 @@ class Planner {
     const std::string full = source + "@" + name;
     const auto number = job.table->find_slot(name);
     if (!number) {
-      mismatched_.push_back("'" + destination + "' has no slot '" + name + "'");
+      mismatched_.push_back(quoted(destination) + " has no slot " + quoted(name));
       return;
     }
     const SlotInfo& slot = slots[*number];
@@ -127,7 +127,7 @@ class Planner {
     }
     const Shape row_shape(column->shape.begin() + (column->shape.empty() ? 0 : 1), column->shape.end());
     if (!column->column || column->dtype != slot.dtype || row_shape != slot.shape) {
-      mismatched_.push_back("'" + full + "' in " + file_of(*column) + " has rows of " +
+      mismatched_.push_back(quoted(full) + " in " + file_of(*column) + " has rows of " +
                             type_text(column->dtype, row_shape) + ", its target " + type_text(slot.dtype, slot.shape));
       return;
     }
@@ -143,7 +143,7 @@ class Planner {
                slot.source->parts[i].rows == job.ids->parts[i].rows;
       }
       if (same) continue;
-      mismatched_.push_back("'" + slot.name + "' does not have the same slices and rows as the ids of its table");
+      mismatched_.push_back(quoted(slot.name) + " does not have the same slices and rows as the ids of its table");
       return false;
     }
     return true;
@@ -151,7 +151,7 @@ class Planner {
 
   std::string file_of(const CheckpointTensor& tensor) const {
     const TensorTable& table = index_.reader().table();
-    return table.sources()[table.source_of(tensor.parts.front().tensor)]->name();
+    return printable(table.sources()[table.source_of(tensor.parts.front().tensor)]->name());
   }
 
   void refuse(bool strict) const {
@@ -163,21 +163,23 @@ class Planner {
     };
     list("mismatched:", mismatched_);
     if (strict) {
-      list("missing in the checkpoint:", quoted(missing_));
+      list("missing in the checkpoint:", all_quoted(missing_));
       std::vector<std::string> unexpected;
       for (const auto& [name, tensor] : index_.tensors()) {
         if (!wanted_.contains(name)) unexpected.push_back(name);
       }
-      list("unexpected in the checkpoint:", quoted(unexpected));
+      list("unexpected in the checkpoint:", all_quoted(unexpected));
     }
     if (text.empty()) return;
     throw Error(mismatched_.empty() ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument,
                 "the checkpoint and what shall be loaded differ: " + text);
   }
 
-  static std::vector<std::string> quoted(const std::vector<std::string>& names) {
+  static std::string quoted(const std::string& name) { return "'" + printable(name) + "'"; }
+
+  static std::vector<std::string> all_quoted(const std::vector<std::string>& names) {
     std::vector<std::string> result;
-    for (const std::string& name : names) result.push_back("'" + printable(name) + "'");
+    for (const std::string& name : names) result.push_back(quoted(name));
     return result;
   }
 

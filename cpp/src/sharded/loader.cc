@@ -8,6 +8,7 @@
 #include "codec/json.h"
 #include "io/parallel.h"
 #include "sharded/load_plan.h"
+#include "sharded/slice_ids.h"
 #include "sharded/slice_text.h"
 #include "weightstore/error.h"
 #include "weightstore/hash_table.h"
@@ -19,7 +20,9 @@ using sharded::CheckpointPart;
 using sharded::TableJob;
 
 constexpr std::int64_t kMaxParallel = 1024;
-constexpr std::uint64_t kChunkBytes = 2u << 20;  // of all columns together, a thread
+// What a thread reads at a time, of all columns together: this much, or its share of what all may.
+constexpr std::uint64_t kChunkBytes = 2u << 20;
+constexpr std::uint64_t kAllChunksBytes = 48u << 20;
 // Rows of no use between two that are: reading them costs less than another system call.
 constexpr std::uint64_t kGapBytes = 64u << 10;
 
@@ -34,12 +37,15 @@ struct Run {
   std::size_t end;
 };
 
-// Rows of a chunk that hold all ids of `slice`, in runs worth a read each.
-std::vector<Run> useful_runs(std::span<const std::int64_t> ids, const BucketRange& slice, std::uint64_t widest_row) {
+// Rows of a chunk that hold all ids of the table's slice, in runs worth a read each. Ids that the table has to refuse
+// are among them, whatever their slice.
+std::vector<Run> useful_runs(std::span<const std::int64_t> ids, const HashTable& table, std::uint64_t widest_row) {
+  const BucketRange& slice = table.slice();
+  const bool coalesced = table.coalesced();
   const std::uint64_t gap = kGapBytes / std::max<std::uint64_t>(widest_row, 1);
   std::vector<Run> runs;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (!slice.contains(ids[i])) continue;
+    if (!slice.contains(ids[i]) && !(coalesced && child_of(ids[i]) != 0)) continue;
     if (!runs.empty() && i - runs.back().end <= gap) {
       runs.back().end = i + 1;
     } else {
@@ -52,17 +58,18 @@ std::vector<Run> useful_runs(std::span<const std::int64_t> ids, const BucketRang
 // Reads one part chunk by chunk and gives it to the table.
 class PartLoader {
  public:
-  PartLoader(const Reader& reader, const Unit& unit, const io::StopFlag& stop, std::atomic<std::uint64_t>& done)
+  PartLoader(const Reader& reader, const Unit& unit, std::uint64_t chunk_bytes, const io::StopFlag& stop,
+             std::atomic<std::uint64_t>& done)
       : reader_(reader), job_(*unit.job), part_(unit.part), stop_(stop), done_(done) {
     std::uint64_t row_bytes = sizeof(std::int64_t);
     for (const TableJob::Slot& slot : job_.slots) {
       row_bytes += slot.row_bytes;
       widest_ = std::max(widest_, slot.row_bytes);
     }
-    chunk_rows_ = std::max<std::uint64_t>(1, kChunkBytes / row_bytes);
+    chunk_rows_ = std::max<std::uint64_t>(1, chunk_bytes / row_bytes);
   }
 
-  void run() {
+  void run() try {
     const CheckpointPart& ids = job_.ids->parts[part_];
     const BucketRange& slice = job_.table->slice();
     const bool all = ids.slice.size == slice.size && ids.slice.begin >= slice.begin && ids.slice.end <= slice.end;
@@ -70,12 +77,17 @@ class PartLoader {
       ids_.resize(static_cast<std::size_t>(std::min(chunk_rows_, ids.rows - first)));
       reader_.read_range(ids.tensor, first * sizeof(std::int64_t), std::as_writable_bytes(std::span(ids_)));
       done_ += ids_.size() * sizeof(std::int64_t);
+      sharded::check_ids(ids_, ids.slice);
       if (all) {
         load({0, ids_.size()}, first);
         continue;
       }
-      for (const Run& rows : useful_runs(ids_, slice, widest_)) load(rows, first);
+      for (const Run& rows : useful_runs(ids_, *job_.table, widest_)) load(rows, first);
     }
+  } catch (Error& error) {
+    const TensorTable& table = reader_.table();
+    const std::size_t ids = job_.ids->parts[part_].tensor;
+    throw error.in_tensor(table.name(ids)).in_file(table.sources()[table.source_of(ids)]->name());
   }
 
  private:
@@ -136,6 +148,24 @@ std::vector<Unit> units_of(const sharded::LoadPlan& plan, const TensorTable& tab
   return units;
 }
 
+// Throws unless all that is going to be read has a checksum.
+void require_checksums(const Reader& reader, std::span<const Reader::Request> requests, std::span<const Unit> units) {
+  const TensorTable& table = reader.table();
+  const auto require = [&](std::size_t tensor) {
+    if (table.nbytes(tensor) == 0 || reader.has_checksum(tensor)) return;
+    throw Error(ErrorCode::kUnsupported,
+                "the file has no checksum for it to verify; load without verifying, or save with checksums, which the "
+                "plain layout has")
+        .in_tensor(table.name(tensor))
+        .in_file(table.sources()[table.source_of(tensor)]->name());
+  };
+  for (const Reader::Request& request : requests) require(request.tensor);
+  for (const Unit& unit : units) {
+    require(unit.job->ids->parts[unit.part].tensor);
+    for (const TableJob::Slot& slot : unit.job->slots) require(slot.source->parts[unit.part].tensor);
+  }
+}
+
 }  // namespace
 
 LoadOptions load_options_from_json(std::string_view json) {
@@ -171,10 +201,13 @@ Loader::Loader(std::filesystem::path path, std::int64_t parallel, std::vector<st
         throw Error(ErrorCode::kInvalidArgument, "two tables are called so").in_tensor(child);
     }
   }
-  names.clear();
+  const std::set<std::string> table_names = names;
   for (const LoadTarget& tensor : tensors_) {
     if (!names.insert(tensor.name).second) {
-      throw Error(ErrorCode::kInvalidArgument, "two targets are called so").in_tensor(tensor.name);
+      const bool is_table = table_names.contains(tensor.name);
+      throw Error(ErrorCode::kInvalidArgument, is_table ? "a table and a tensor are both called so; rename one of them"
+                                                        : "two targets are called so")
+          .in_tensor(tensor.name);
     }
     if (contiguous_bytes(tensor.dtype, tensor.shape) != tensor.bytes.size()) {
       throw Error(ErrorCode::kInvalidArgument, "its memory does not have the size of its type and shape")
@@ -198,9 +231,15 @@ void Loader::load(std::string_view info) const try {
   std::uint64_t total = 0;
   std::vector<Reader::Request> requests;
   for (const sharded::DenseJob& job : plan.dense) {
-    requests.push_back({job.source->parts.front().tensor, job.target->bytes});
+    MutableBytes out = job.target->bytes;
+    for (const CheckpointPart& part : job.source->parts) {
+      const auto size = static_cast<std::size_t>(reader.table().nbytes(part.tensor));
+      requests.push_back({part.tensor, out.first(size)});
+      out = out.subspan(size);
+    }
     dense_bytes += job.target->bytes.size();
   }
+  if (options_.verify) require_checksums(reader, requests, units);
   for (const Unit& unit : units) total += bytes_of(reader.table(), unit);
   total += dense_bytes;
   const auto report = [&](std::uint64_t done, std::string_view name) {
@@ -214,13 +253,15 @@ void Loader::load(std::string_view info) const try {
   });
   std::atomic<std::uint64_t> done = dense_bytes;
   std::atomic<std::size_t> next = 0;
+  const auto threads = static_cast<unsigned>(std::min<std::size_t>(parallel_, units.size()));
+  const std::uint64_t chunk_bytes = std::min(kChunkBytes, kAllChunksBytes / std::max(threads, 1u));
   io::run_parallel(
-      static_cast<unsigned>(std::min<std::size_t>(parallel_, units.size())),
+      threads,
       [&](unsigned, const io::StopFlag& stop) {
         while (!stop.is_set()) {
           const std::size_t k = next.fetch_add(1);
           if (k >= units.size()) return;
-          PartLoader(reader, units[k], stop, done).run();
+          PartLoader(reader, units[k], chunk_bytes, stop, done).run();
         }
       },
       [&] { report(std::min(done.load(), total - 1), "tables"); });
