@@ -100,7 +100,7 @@ std::string plain_index(std::span<const ShardRecord> records) {
       }
     }
   }
-  Value ours = Value::Map{{"version", 1},
+  Value ours = Value::Map{{"version", kPlainVersion},
                           {"attempt", records.empty() ? std::string() : records.front().attempt},
                           {"shard_num", std::uint64_t{records.size()}},
                           {"files", std::move(files)},
