@@ -60,19 +60,38 @@ std::shared_ptr<HashTable> family(std::uint64_t shard = 0, std::uint64_t shard_n
   return std::make_shared<HashTable>(options);
 }
 
-// A checkpoint of RecIS's layout with one table in two blocks of ids, which are said to be of the halves of the
-// buckets.
-void write_halves(const std::filesystem::path& path, const std::vector<std::int64_t>& low,
-                  const std::vector<std::int64_t>& high) {
+// One table in two blocks of ids, which are said to be of the halves of the buckets.
+void write_halves_to(const std::filesystem::path& file, const std::string& low_mark, const std::string& high_mark,
+                     const std::vector<std::int64_t>& low, const std::vector<std::int64_t>& high) {
   const std::vector<float> low_rows(low.size(), 1);
   const std::vector<float> high_rows(high.size(), 2);
   Writer writer;
-  writer.add("user.id/part_0_2", DType::kI64, {low.size()}, table_values::bytes_of(low));
-  writer.add("user.id/part_1_2", DType::kI64, {high.size()}, table_values::bytes_of(high));
-  writer.add("user.embedding/part_0_2", DType::kF32, {low.size(), 1}, table_values::bytes_of(low_rows));
-  writer.add("user.embedding/part_1_2", DType::kF32, {high.size(), 1}, table_values::bytes_of(high_rows));
-  std::filesystem::create_directories(path);
-  writer.write_file(path / "model-000000-of-000001.safetensors");
+  writer.add("user.id/" + low_mark, DType::kI64, {low.size()}, table_values::bytes_of(low));
+  writer.add("user.id/" + high_mark, DType::kI64, {high.size()}, table_values::bytes_of(high));
+  writer.add("user.embedding/" + low_mark, DType::kF32, {low.size(), 1}, table_values::bytes_of(low_rows));
+  writer.add("user.embedding/" + high_mark, DType::kF32, {high.size(), 1}, table_values::bytes_of(high_rows));
+  std::filesystem::create_directories(file.parent_path());
+  writer.write_file(file);
+}
+
+void write_plain_halves(const std::filesystem::path& path, const std::vector<std::int64_t>& low,
+                        const std::vector<std::int64_t>& high) {
+  write_halves_to(path / "a.safetensors", "0-32768-65536", "32768-65536-65536", low, high);
+  std::string map;
+  for (const char* key : {"user.id/0-32768-65536", "user.id/32768-65536-65536", "user.embedding/0-32768-65536",
+                          "user.embedding/32768-65536-65536"}) {
+    map += std::string(map.empty() ? "" : ", ") + "\"" + key + "\": \"a.safetensors\"";
+  }
+  write_file(
+      path / kIndex,
+      R"({"metadata": {"weightstore": {"version": 1, "files": {}, "tables": {"user": {"slots": ["id", "embedding"],)"
+      R"("slices": [[0, 32768, 65536], [32768, 65536, 65536]]}}}}, "weight_map": {)" +
+          map + "}}");
+}
+
+void write_recis_halves(const std::filesystem::path& path, const std::vector<std::int64_t>& low,
+                        const std::vector<std::int64_t>& high) {
+  write_halves_to(path / "model-000000-of-000001.safetensors", "part_0_2", "part_1_2", low, high);
   write_file(path / "tensorkey.json",
              R"({"user.id/part_0_2": "user@id^00000@32768@65536", "user.id/part_1_2": "user@id^32768@65536@65536",)"
              R"("user.embedding/part_0_2": "user@embedding^00000@32768@65536",)"
@@ -226,12 +245,12 @@ TEST(metadata_of_others_under_our_name) {
 
 TEST(ids_outside_of_their_slice) {
   const TempDir dir;
-  write_halves(dir / "good", {1, 2}, {40'000, -1});
+  write_plain_halves(dir / "good", {1, 2}, {40'000, -1});
   CHECK_EQ(CheckpointReader(dir / "good").verify(), std::size_t{0});
   const auto whole = table("user", 1, 0, 1);
   load(dir / "good", {whole});
   CHECK_EQ(whole->size(), std::uint64_t{4});
-  write_halves(dir / "bad", {1, 40'001}, {40'000});
+  write_plain_halves(dir / "bad", {1, 40'001}, {40'000});
   const Error found = CHECK_THROWS(Error, CheckpointReader(dir / "bad").verify());
   const Error seen = CHECK_THROWS(Error, load(dir / "bad", {table("user", 1, 0, 1)}));
   const Error half = CHECK_THROWS(Error, load(dir / "bad", {table("user", 1, 0, 4)}));
@@ -239,8 +258,24 @@ TEST(ids_outside_of_their_slice) {
     CHECK(error.code() == ErrorCode::kCorrupt);
     CHECK(says(error, "40001"));
     CHECK(says(error, "00000@32768@65536"));
-    CHECK(says(error, "user.id/part_0_2"));
-    CHECK(says(error, "model-000000-of-000001.safetensors"));
+    CHECK(says(error, "user.id/0-32768-65536"));
+    CHECK(says(error, "a.safetensors"));
+  }
+}
+
+// RecIS puts the id -1 where 1 is, and looks for it where 65535 is.
+TEST(ids_that_recis_placed_by_another_rule) {
+  const TempDir dir;
+  write_recis_halves(dir.path(), {1, -1, 40'001}, {40'000, 2});
+  CHECK_EQ(CheckpointReader(dir.path()).verify(), std::size_t{0});
+  for (const std::uint64_t shards : {1, 2, 3, 8}) {
+    std::uint64_t rows = 0;
+    for (std::uint64_t shard = 0; shard < shards; ++shard) {
+      const auto part = table("user", 1, shard, shards);
+      load(dir.path(), {part});
+      rows += part->size();
+    }
+    CHECK_EQ(rows, std::uint64_t{5});
   }
 }
 
@@ -285,7 +320,7 @@ TEST(more_files_than_descriptors) {
 
 TEST(errors_name_the_file) {
   const TempDir dir;
-  write_halves(dir.path(), {1}, {40'000});
+  write_recis_halves(dir.path(), {1}, {40'000});
   const std::string index = test_files::read_file(dir / "index");
   write_file(dir / "index", replaced(index, "file_index", "file_idx"));
   CHECK(says(CHECK_THROWS(Error, CheckpointReader(dir.path())), dir / "index"));

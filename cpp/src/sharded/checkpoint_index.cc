@@ -192,6 +192,7 @@ CheckpointIndex CheckpointIndex::open_recis(const std::filesystem::path& directo
     paths.push_back(file);
   }
   CheckpointIndex index(Reader::open_set(paths, options));
+  index.true_slices_ = false;
   const TensorTable& table = index.reader_.table();
   const Value::Map& blocks = map_of(field(json, "block_index"), "block_index");
   for (const auto& [key, number] : blocks) {

@@ -35,8 +35,10 @@ void check_columns(const CheckpointIndex& index) {
   }
 }
 
+// Whose ids must lie in their slices.
 std::vector<CheckpointPart> id_parts(const CheckpointIndex& index) {
   std::vector<CheckpointPart> parts;
+  if (!index.has_true_slices()) return parts;
   for (const auto& [name, tensor] : index.tensors()) {
     if (tensor.column && name.ends_with("@id")) parts.insert(parts.end(), tensor.parts.begin(), tensor.parts.end());
   }

@@ -16,6 +16,7 @@
 namespace weightstore {
 namespace {
 
+using sharded::CheckpointIndex;
 using sharded::CheckpointPart;
 using sharded::TableJob;
 
@@ -58,9 +59,14 @@ std::vector<Run> useful_runs(std::span<const std::int64_t> ids, const HashTable&
 // Reads one part chunk by chunk and gives it to the table.
 class PartLoader {
  public:
-  PartLoader(const Reader& reader, const Unit& unit, std::uint64_t chunk_bytes, const io::StopFlag& stop,
+  PartLoader(const CheckpointIndex& index, const Unit& unit, std::uint64_t chunk_bytes, const io::StopFlag& stop,
              std::atomic<std::uint64_t>& done)
-      : reader_(reader), job_(*unit.job), part_(unit.part), stop_(stop), done_(done) {
+      : reader_(index.reader()),
+        true_slices_(index.has_true_slices()),
+        job_(*unit.job),
+        part_(unit.part),
+        stop_(stop),
+        done_(done) {
     std::uint64_t row_bytes = sizeof(std::int64_t);
     for (const TableJob::Slot& slot : job_.slots) {
       row_bytes += slot.row_bytes;
@@ -72,12 +78,13 @@ class PartLoader {
   void run() try {
     const CheckpointPart& ids = job_.ids->parts[part_];
     const BucketRange& slice = job_.table->slice();
-    const bool all = ids.slice.size == slice.size && ids.slice.begin >= slice.begin && ids.slice.end <= slice.end;
+    const bool inside = ids.slice.size == slice.size && ids.slice.begin >= slice.begin && ids.slice.end <= slice.end;
+    const bool all = (true_slices_ && inside) || slice.end - slice.begin == slice.size;
     for (std::uint64_t first = 0; first < ids.rows && !stop_.is_set(); first += ids_.size()) {
       ids_.resize(static_cast<std::size_t>(std::min(chunk_rows_, ids.rows - first)));
       reader_.read_range(ids.tensor, first * sizeof(std::int64_t), std::as_writable_bytes(std::span(ids_)));
       done_ += ids_.size() * sizeof(std::int64_t);
-      sharded::check_ids(ids_, ids.slice);
+      if (true_slices_) sharded::check_ids(ids_, ids.slice);
       if (all) {
         load({0, ids_.size()}, first);
         continue;
@@ -106,6 +113,7 @@ class PartLoader {
   }
 
   const Reader& reader_;
+  const bool true_slices_;
   const TableJob& job_;
   const std::size_t part_;
   const io::StopFlag& stop_;
@@ -125,18 +133,21 @@ std::uint64_t bytes_of(const TensorTable& table, const Unit& unit) {
 // Rows of the part that a table with this slice can expect, if ids are spread evenly.
 std::uint64_t expected_rows(const CheckpointPart& part, const BucketRange& slice) {
   if (part.slice.size != slice.size) return part.rows / slice.size * (slice.end - slice.begin);
+  if (!sharded::may_share_ids(part.slice, slice)) return 0;
   const std::uint64_t width = part.slice.end - part.slice.begin;
   const std::uint64_t shared = std::min(part.slice.end, slice.end) - std::max(part.slice.begin, slice.begin);
   return width == 0 ? 0 : part.rows / width * shared + part.rows % width * shared / width;
 }
 
-std::vector<Unit> units_of(const sharded::LoadPlan& plan, const TensorTable& table) {
+std::vector<Unit> units_of(const sharded::LoadPlan& plan, const CheckpointIndex& index) {
+  const TensorTable& table = index.reader().table();
   std::vector<Unit> units;
   for (const TableJob& job : plan.tables) {
     std::uint64_t rows = job.table->size();
     for (std::size_t i = 0; i < job.ids->parts.size(); ++i) {
       const CheckpointPart& part = job.ids->parts[i];
-      if (part.rows == 0 || !sharded::may_share_ids(part.slice, job.table->slice())) continue;
+      const bool useful = !index.has_true_slices() || sharded::may_share_ids(part.slice, job.table->slice());
+      if (part.rows == 0 || !useful) continue;
       rows += expected_rows(part, job.table->slice());
       units.push_back({&job, i});
     }
@@ -226,7 +237,7 @@ void Loader::load(std::string_view info) const try {
   const Reader& reader = index.reader();
   const sharded::LoadPlan plan = sharded::plan_load(index, tables_, tensors_, info, options_.strict);
 
-  const std::vector<Unit> units = units_of(plan, reader.table());
+  const std::vector<Unit> units = units_of(plan, index);
   std::uint64_t dense_bytes = 0;
   std::uint64_t total = 0;
   std::vector<Reader::Request> requests;
@@ -261,7 +272,7 @@ void Loader::load(std::string_view info) const try {
         while (!stop.is_set()) {
           const std::size_t k = next.fetch_add(1);
           if (k >= units.size()) return;
-          PartLoader(reader, units[k], chunk_bytes, stop, done).run();
+          PartLoader(index, units[k], chunk_bytes, stop, done).run();
         }
       },
       [&] { report(std::min(done.load(), total - 1), "tables"); });
