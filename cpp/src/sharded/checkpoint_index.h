@@ -42,7 +42,8 @@ class CheckpointIndex {
 
   const Reader& reader() const { return reader_; }
   const std::map<std::string, CheckpointTensor, std::less<>>& tensors() const { return tensors_; }
-  // True when every id lies in the slice of its block. RecIS places negative ids by another rule than it looks for them.
+  // True when every id lies in the slice of its block. RecIS places negative ids by another rule than it looks for
+  // them.
   bool has_true_slices() const { return true_slices_; }
   const CheckpointTensor* find(std::string_view name) const;
   const CheckpointTensor& at(std::string_view name) const;  // throws Error(kNotFound)
