@@ -58,7 +58,7 @@ LoaderHolder::LoaderHolder(std::string path, std::int64_t parallel, TableDict ta
 }
 
 void LoaderHolder::configure(const std::string& options) {
-  guarded([&] { options_ = load_options_from_json(options); });
+  guarded([&] { options_ = load_options_from_json(options, options_); });
 }
 
 weightstore::Loader LoaderHolder::core(Staged& staged) const {

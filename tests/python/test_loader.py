@@ -43,6 +43,15 @@ def test_a_table_and_a_tensor_of_one_name(checkpoint: Path, tmp_path: Path) -> N
             ).save()
 
 
+def test_each_call_of_configure_changes_what_it_names(checkpoint: Path) -> None:
+    w = torch.zeros(2, 3)
+    loader = torch.classes.store.Loader(str(checkpoint), 1, {}, {"w": w, "gone": torch.zeros(1)})
+    loader.configure('{"strict": false}')
+    loader.configure('{"verify": true}')
+    loader.load(loader.default_load_info())
+    assert torch.equal(w, torch.arange(6.0).reshape(2, 3))
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [

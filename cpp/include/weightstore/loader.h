@@ -36,8 +36,8 @@ struct LoadOptions {
   Progress progress{};
 };
 
-// Options from JSON: an object with any of strict, verify.
-LoadOptions load_options_from_json(std::string_view json);
+// Options from JSON: an object with any of strict, verify. What it does not name is as in `base`.
+LoadOptions load_options_from_json(std::string_view json, LoadOptions base = {});
 
 // Loads into tables and tensors of the caller's, which are changed by load() alone. Thread-compatible.
 class Loader {

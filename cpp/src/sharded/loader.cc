@@ -179,11 +179,10 @@ void require_checksums(const Reader& reader, std::span<const Reader::Request> re
 
 }  // namespace
 
-LoadOptions load_options_from_json(std::string_view json) {
+LoadOptions load_options_from_json(std::string_view json, LoadOptions options) {
   const Value value = json_decode(json);
   const auto* map = value.get_if<Value::Map>();
   if (map == nullptr) throw Error(ErrorCode::kInvalidArgument, "the options of a load are a JSON object");
-  LoadOptions options;
   for (const auto& [key, entry] : *map) {
     const std::string& name = *key.get_if<std::string>();
     const bool* flag = entry.get_if<bool>();
