@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstring>
 #include <string>
-#include <thread>
 
 #include "check.h"
 #include "io/checked_io.h"
@@ -20,7 +19,8 @@ namespace {
 constexpr std::uint64_t kBlocks = 100;
 constexpr std::uint64_t kFileSize = kBlocks * io::kBlockBytes + 12345;
 
-// A page cache and a device of chosen speeds. Buffered sinks gather, direct ones do not: that tells them apart.
+// A page cache and a device of chosen speeds, by a clock that knows of nothing else. Buffered sinks gather, direct ones
+// do not: that tells them apart.
 class SlowFileOps final : public io::FileOps {
  public:
   SlowFileOps(std::chrono::milliseconds buffered, std::chrono::milliseconds direct)
@@ -28,13 +28,17 @@ class SlowFileOps final : public io::FileOps {
 
   ssize_t pwritev(int fd, const struct iovec* pieces, int count, off_t offset) override {
     ++buffered_calls;
-    std::this_thread::sleep_for(buffered_delay_);
+    elapsed_ms_ += buffered_delay_.count();
     return FileOps::pwritev(fd, pieces, count, offset);
   }
   ssize_t pwrite(int fd, const void* data, std::size_t length, off_t offset) override {
     ++direct_calls;
-    std::this_thread::sleep_for(direct_delay_);
+    elapsed_ms_ += direct_delay_.count();
     return FileOps::pwrite(fd, data, length, offset);
+  }
+
+  std::chrono::steady_clock::time_point now() override {
+    return std::chrono::steady_clock::time_point(std::chrono::milliseconds(elapsed_ms_));
   }
 
   std::atomic<std::uint64_t> buffered_calls = 0;
@@ -43,6 +47,7 @@ class SlowFileOps final : public io::FileOps {
  private:
   const std::chrono::milliseconds buffered_delay_;
   const std::chrono::milliseconds direct_delay_;
+  std::atomic<std::int64_t> elapsed_ms_ = 0;
 };
 
 // Every eighth byte says where it is.

@@ -12,8 +12,6 @@
 namespace weightstore::io {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::uint64_t kWindowBytes = 8 * kBlockBytes;
 // Twice over, the first time for the ring's own memory to be touched.
 constexpr std::uint64_t kTrialBytes = 8 * kBlockBytes;
@@ -29,7 +27,7 @@ class AdaptiveSink final : public FileSink {
         sink_(buffered_sink(range_, ops)),
         position_(range_.begin),
         phase_begin_(range_.begin),
-        phase_start_(Clock::now()) {}
+        phase_start_(ops.now()) {}
 
   MutableBytes space() override { return sink_->space(); }
 
@@ -77,12 +75,12 @@ class AdaptiveSink final : public FileSink {
     sink_->flush();
     phase_ = phase;
     phase_begin_ = position_;
-    phase_start_ = Clock::now();
+    phase_start_ = ops_.now();
   }
 
   // Bytes a second since the phase began.
   double rate() const {
-    const std::chrono::duration<double> seconds = Clock::now() - phase_start_;
+    const std::chrono::duration<double> seconds = ops_.now() - phase_start_;
     return static_cast<double>(position_ - phase_begin_) / seconds.count();
   }
 
@@ -114,7 +112,7 @@ class AdaptiveSink final : public FileSink {
   std::uint64_t position_;
   Phase phase_ = Phase::kBuffered;
   std::uint64_t phase_begin_;
-  Clock::time_point phase_start_;
+  std::chrono::steady_clock::time_point phase_start_;
   double buffered_rate_ = 0;
 };
 

@@ -49,6 +49,8 @@ int FileOps::exchange(const char* a, const char* b) { return ::renameat2(AT_FDCW
 
 void FileOps::reached(const char* /*step*/) {}
 
+std::chrono::steady_clock::time_point FileOps::now() { return std::chrono::steady_clock::now(); }
+
 FileOps& system_file_ops() {
   static FileOps& ops = *new FileOps;  // never destroyed: a source in static storage may close its file after main()
   return ops;

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -38,6 +39,9 @@ class FileOps {
 
   // Called by protocols of several steps when one is done, under a name of its own, so that a test can end there.
   virtual void reached(const char* step);
+
+  // The clock of those who measure how fast the others are.
+  virtual std::chrono::steady_clock::time_point now();
 };
 
 // The operating system itself. Has no state.
