@@ -15,8 +15,13 @@
 namespace weightstore::torch_bridge {
 namespace {
 
-// Throws unless every element of the tensor has memory of its own.
+// Throws for what has no memory, or is expanded.
 void check_target(const std::string& name, const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.is_nested()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string(tensor.defined() ? "is nested" : "is None") + "; expected a dense tensor")
+        .in_tensor(name);
+  }
   if (tensor.layout() != at::kStrided) {
     throw Error(ErrorCode::kUnsupported,
                 c10::str("has the layout ", tensor.layout(), "; only dense tensors are loaded into"))

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ._progress import Progress, check, reporting
+from ._progress import Progress, reporting
 from ._torch_errors import translated
 
 _POLL_SECONDS = 0.05
@@ -19,7 +19,6 @@ class Job:
     waits hears of Ctrl-C."""
 
     def __init__(self, impl: Any, call: Callable[[], None], progress: Progress | bool | None) -> None:
-        check(progress)
         self._impl = impl
         self._progress = progress
         self._failure: BaseException | None = None
@@ -37,26 +36,22 @@ class Job:
             self._ended.set()
 
     def wait(self) -> None:
-        """What `progress` raises, or an interrupt, ends the call and is raised when it has ended."""
+        """What `progress` raises, or an interrupt, ends the call and is raised when it has ended. When it was too late
+        for that, an error would say that nothing was done: it is logged."""
         with reporting(self._progress) as report:
             try:
                 while not self._ended.wait(_POLL_SECONDS):
                     if report is not None and report(*self._impl.progress()) is False:
                         self._impl.cancel()
-            except BaseException:
+                if self._failure is None and report is not None:
+                    report(*self._impl.progress())
+            except BaseException as error:
                 # Again and again: the call may have begun, and forgotten what it was told before, only now.
                 while not self._ended.is_set():
                     self._impl.cancel()
                     self._ended.wait(_POLL_SECONDS)
-                raise
+                if self._failure is not None or not isinstance(error, Exception):
+                    raise
+                _log.exception("progress raised when the work was done")
             if self._failure is not None:
                 raise self._failure
-            if report is not None:
-                self._report_end(report)
-
-    def _report_end(self, report: Progress) -> None:
-        try:
-            report(*self._impl.progress())
-        except Exception:
-            # It is done: an error would say that it is not.
-            _log.exception("progress raised when the work was done")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _interruptible, _torch_library
-from ._progress import Progress
+from ._progress import Progress, check
 from ._saver import _as_dict
 from ._torch_errors import translated
 
@@ -47,6 +47,7 @@ class Loader:
         _torch_library.load()
         self._filter_func = filter_func
         self._progress = progress
+        check(progress)
         with translated():
             self._impl = torch.classes.store.Loader(
                 os.fspath(checkpoint_path), parallel, dict(hashtables or {}), _as_dict(tensors)

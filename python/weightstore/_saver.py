@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _interruptible, _torch_library, errors
-from ._progress import Progress
+from ._progress import Progress, check
 from ._torch_errors import translated
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ class Saver:
     attempt: an id that is the same on all shards and new for every save, such as the step. By default the shards agree
         about one through torch.distributed where that is initialised, else by waiting for shard 0.
     run: an id of this run of the job, the same on all shards, so that what a run that died left under the same attempt
-        is never taken for a part of this save. By default that of the torch.distributed store; where there is none, what
-        was saved before the process of shard 0 began does not count.
+        is never taken for a part of this save. By default what was saved before the process of shard 0 began does not
+        count.
     timeout: seconds to wait for other shards.
     progress: called as progress(done, total, name) in bytes; returning False or raising cancels. True: a tqdm bar.
 
-    Ctrl-C ends a save too. Whatever ends it, the checkpoint that was there before stays.
+    Ctrl-C ends `save` too. Whatever ends it, the checkpoint that was there before stays.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class Saver:
         self._tensors = _as_dict(tensors)
         self._filter_func = filter_func
         self._attempt = None if attempt is None else str(attempt)
-        self._run = None if run is None else str(run)
         self._progress = progress
+        check(progress)
         if not timeout >= 0:
             raise errors.make(
                 "invalid_argument", f"timeout is {timeout}; it is a number of seconds", format="checkpoint"
@@ -85,13 +85,14 @@ class Saver:
             "checksum": checksum,
             "max_block_bytes": max_block_bytes or 0,
             "overwrite": overwrite,
+            "run": "" if run is None else str(run),
             "timeout": min(float(timeout), _LONGEST_TIMEOUT),
         }
         self._staging: dict[str, torch.Tensor] = {}
         self._running: Future[None] | None = None
         with translated():
             self._impl = torch.classes.store.Saver(shard_index, shard_num, parallel, os.fspath(path))
-            self._configure(self._attempt or "", self._run or "")
+            self._configure(self._attempt or "")
 
     def save(self) -> None:
         """Saves and returns when this shard's part is written; on shard 0 when the checkpoint is complete."""
@@ -104,11 +105,11 @@ class Saver:
         that is kept for the next call; tables copy a page when it is first written to."""
         self._refuse_second()
         blocks = self._blocks(lambda: self._staged() if self._shard_index == 0 else {})
+        # Begun here: a program that ends starts no more threads.
+        job = _interruptible.Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress)
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         self._running = future
-        # Begun here: a program that ends starts no more threads.
-        job = _interruptible.Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress)
 
         def wait() -> None:
             try:
@@ -124,9 +125,10 @@ class Saver:
     def _blocks(self, tensors: Callable[[], Mapping[str, torch.Tensor]]) -> list[list[Any]]:
         """A list with the list of blocks to be saved, to be taken out: an error that somebody keeps must not keep the
         tables as they were."""
+        with translated():
+            self._configure(self._agreed_attempt())
         try:
             with translated():
-                self._configure(*self._agreed())
                 blocks = self._impl.make_write_blocks(self._hashtables, tensors())
             return [list(self._filter_func(blocks))]
         except BaseException as error:
@@ -139,27 +141,19 @@ class Saver:
                 "conflict", "the save that save_async() began has not ended; wait for its result", format="checkpoint"
             )
 
-    def _configure(self, attempt: str, run: str) -> None:
-        self._impl.configure(json.dumps({**self._options, "attempt": attempt, "run": run}))
+    def _configure(self, attempt: str) -> None:
+        self._impl.configure(json.dumps({**self._options, "attempt": attempt}))
 
-    def _agreed(self) -> tuple[str, str]:
-        """The attempt and the run: as given, or as the ranks of torch.distributed agree, or nothing."""
+    def _agreed_attempt(self) -> str:
+        if self._attempt or self._shard_num == 1:
+            return self._attempt or ""
         import torch.distributed as dist
 
-        attempt, run = self._attempt or "", self._run or ""
-        if self._shard_num == 1 or not (dist.is_available() and dist.is_initialized()):
-            return attempt, run
-        if dist.get_world_size() != self._shard_num:
-            return attempt, run
-        if not attempt:
-            proposals: list[Any] = [None] * self._shard_num
-            dist.all_gather_object(proposals, (self._shard_index, secrets.token_hex(8)))
-            attempt = str(dict(proposals)[0])
-        if not run:
-            # Whoever comes first decides, so that nobody waits: with an attempt given, shards may save in any order.
-            store = dist.distributed_c10d._get_default_store()
-            run = store.compare_set("weightstore/run", "", secrets.token_hex(8)).decode()
-        return attempt, run
+        if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() == self._shard_num):
+            return ""  # shard 0 publishes one in the directory
+        proposals: list[Any] = [None] * self._shard_num
+        dist.all_gather_object(proposals, (self._shard_index, secrets.token_hex(8)))
+        return str(dict(proposals)[0])
 
     def _staged(self) -> dict[str, torch.Tensor]:
         import torch

@@ -282,16 +282,18 @@ TEST(parts_that_do_not_fit_together_do_not_replace_a_checkpoint) {
     Part second;
   };
   const std::vector<Case> cases = {
-      {"both saved buckets of 00000@65536@65536 and 00000@65536@65536", {{sliced({})}, {}}, {{sliced({})}, {}}},
-      {"both saved buckets of 00000@65536@65536 and 32768@65536@65536", {{sliced({})}, {}}, {{sliced(high)}, {}}},
-      {"both saved buckets of 00000@32768@65536 and 30000@65536@65536",
+      {"its parts 00000@65536@65536 and 00000@65536@65536 overlap (shards 0 and 1)",
+       {{sliced({})}, {}},
+       {{sliced({})}, {}}},
+      {"its parts 00000@65536@65536 and 32768@65536@65536 overlap", {{sliced({})}, {}}, {{sliced(high)}, {}}},
+      {"its parts 00000@32768@65536 and 30000@65536@65536 overlap",
        {{sliced(low)}, {}},
        {{sliced({30000, 65536, 65536})}, {}}},
       {"different types or row shapes", {{sliced(low)}, {}}, {{sliced(high, DType::kBF16)}, {}}},
       {"from 65536 and 100 buckets", {{sliced(low)}, {}}, {{sliced({50, 100, 100})}, {}}},
-      {"'user@freq' has no 32768@65536@65536 with 3 rows", {{touched(low)}, {}}, {{sliced(high)}, {}}},
-      {"a table and a tensor of this name", {{}, {dense("user", DType::kU8, {1}, "x")}}, {{sliced(high)}, {}}},
-      {"a table and a tensor of this name", {{}, {dense("user@id", DType::kU8, {1}, "x")}}, {{sliced(high)}, {}}},
+      {"has a part 32768@65536@65536 with 3 rows that 'user@freq' has not", {{touched(low)}, {}}, {{sliced(high)}, {}}},
+      {"a table and a tensor are called so", {{}, {dense("user", DType::kU8, {1}, "x")}}, {{sliced(high)}, {}}},
+      {"a table and a tensor are called so", {{}, {dense("user@id", DType::kU8, {1}, "x")}}, {{sliced(high)}, {}}},
   };
   for (const CheckpointLayout layout : {CheckpointLayout::kPlain, CheckpointLayout::kRecis}) {
     const TempDir dir;

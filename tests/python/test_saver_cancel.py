@@ -121,6 +121,30 @@ def test_an_error_after_the_end_is_too_late(tmp_path: Path, caplog: pytest.LogCa
     assert "progress raised" in caplog.text
 
 
+def test_an_error_that_comes_while_the_work_ends_is_too_late(caplog: pytest.LogCaptureFixture) -> None:
+    class Finishing(Job):
+        def work(self) -> None:
+            assert self._cancelled.wait(60)  # and is done all the same
+
+    job = Finishing()
+    _interruptible.Job(job, job.work, answer_with_an_error).wait()
+    assert "progress raised" in caplog.text
+
+
+def test_a_save_that_cannot_begin_is_no_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    saver = weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(3)})
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError, match="can't start"):
+            saver.save_async()
+    saver.save_async().result(60)
+    with pytest.raises(TypeError, match="progress"):
+        weightstore.Saver(path=tmp_path, progress=3)  # type: ignore[arg-type]
+
+
 def test_a_save_that_failed_lets_go_of_its_tables(tmp_path: Path) -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -150,7 +174,7 @@ def test_a_load_is_watched(tmp_path: Path) -> None:
     assert target.size() == 1000
     assert w.eq(1).all()
     with pytest.raises(TypeError, match="progress"):
-        weightstore.Loader(tmp_path, {"user": target}, {"w": w}, progress=3).load()  # type: ignore[arg-type]
+        weightstore.Loader(tmp_path, {"user": target}, {"w": w}, progress=3)  # type: ignore[arg-type]
 
 
 def test_other_threads_run_meanwhile(tmp_path: Path) -> None:

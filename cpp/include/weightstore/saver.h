@@ -92,8 +92,8 @@ struct SaveOptions {
   std::string attempt;
   // Tells this run of the job from others, so that what a run that died left under the same attempt is not taken for a
   // part of this save: a line of text, the same on all shards. Empty: parts that were saved before the process of shard
-  // 0 began do not count (a forked child belongs to its parent), which is right where shards are processes of one job;
-  // without an attempt every shard follows whichever shard 0 is there.
+  // 0 began do not count (a child that is forked after this library was loaded belongs to its parent), which is right
+  // where shards are processes of one job; without an attempt every shard follows whichever shard 0 is there.
   std::string run;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for other shards
   Progress progress{};

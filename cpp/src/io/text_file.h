@@ -12,6 +12,9 @@
 
 namespace weightstore::io {
 
+// True when the path has something, be it a link to nothing.
+bool is_there(const std::filesystem::path& path);
+
 // Throws Error(kIo), or Error(kLimit) for more than `limit` bytes.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit, FileOps& ops);
 

@@ -40,11 +40,6 @@ Error corrupt_in(const std::filesystem::path& path, std::string message) {
 using SliceOrder = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
 SliceOrder order_of(const BucketRange& slice) { return {slice.size, slice.begin, slice.end}; }
 
-bool is_there(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error);
-}
-
 // Of what lies at the path now: device and number of the file.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const std::filesystem::path& path) {
   struct stat status;
@@ -150,11 +145,11 @@ CheckpointIndex CheckpointIndex::open_once(const std::filesystem::path& path, co
   std::filesystem::path file = path;
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    if (is_there(path / kPlainIndex)) {
+    if (io::is_there(path / kPlainIndex)) {
       file = path / kPlainIndex;
-    } else if (is_there(path / kRecisIndex)) {
+    } else if (io::is_there(path / kRecisIndex)) {
       return open_recis(path, options);
-    } else if (is_there(path / "model.safetensors")) {
+    } else if (io::is_there(path / "model.safetensors")) {
       file = path / "model.safetensors";
     } else {
       refuse_directory(path);

@@ -7,10 +7,10 @@
 //  3. The shard's record is written: attempt, files with sizes and checksums of their headers, blocks. A shard that
 //     fails writes the reason instead.
 //  4. Shard 0 waits for the records of this attempt. A record counts when every file that it names is there and whole,
-//     and when it is of this run of the job: a job that died in a save and came back saves under the same id again,
-//     and finds the records of the shards that were quicker than the crash. They tell by the run's id, or, without
-//     one, by being older than the process of shard 0.
-//     Then it lets go of what it published, before it removes any of them.
+//     and when it is of this run of the job: one that died in a save and came back may use the same id again, and finds
+//     the records of the shards that were quicker than the crash. Those have another run's id, or are older than the
+//     process of shard 0.
+//     When all are there shard 0 lets go of the id that it published: who comes now comes for the next save.
 //  5. The records are merged; what does not fit together, such as a bucket that two shards both have, is refused.
 //  6. plain: the index is replaced, atomically. This is the commit: before it the old checkpoint is loaded, after it
 //     the new one.
@@ -47,11 +47,6 @@
 namespace weightstore::sharded {
 namespace {
 
-bool is_there(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
-}
-
 // Reads what `shard` says about its part. Returns why that is nothing about this save; empty when it is.
 std::string read_record(const std::filesystem::path& path, ShardRecord& record, std::uint64_t shard,
                         const ShardRecord& own, io::FileOps& ops) {
@@ -59,7 +54,8 @@ std::string read_record(const std::filesystem::path& path, ShardRecord& record, 
     record = decode_record(io::read_text_file(path, kMaxIndexBytes, ops));
   } catch (const Error& error) {
     // The shard may have begun anew, and removed it since we saw it. What else cannot be read is a reason to end.
-    if (error.code() == ErrorCode::kIo && error.os_errno() != ENOENT) throw;
+    const bool gone = error.os_errno() == ENOENT || error.os_errno() == ESTALE;
+    if (error.code() == ErrorCode::kIo && !gone) throw;
     return error.what();
   }
   if (record.attempt != own.attempt || record.shard != shard || record.shard_num != own.shard_num ||
@@ -123,7 +119,7 @@ void commit_recis(const SavePlace& place, std::span<const ShardRecord> records, 
   // What the journal names is removed when the commit fails: it must be ours.
   for (const Value& name : journal) {
     const std::filesystem::path path = place.work / *name.get_if<std::string>();
-    if (!is_there(path)) continue;
+    if (!io::is_there(path)) continue;
     throw Error(ErrorCode::kConflict, "the file exists, and is no part of a checkpoint; move it away")
         .in_file(path.native())
         .with_errno(EEXIST);
@@ -145,12 +141,12 @@ void commit_recis(const SavePlace& place, std::span<const ShardRecord> records, 
   } catch (...) {
     // The other shards' files get their old names back, so that shard 0 may try again. Should that fail too, the
     // journal stays for the next save.
-    if (!is_there(place.work / kRecisIndex)) {
+    if (!io::is_there(place.work / kRecisIndex)) {
       for (const auto& [name, text] : json) ops.unlink((place.work / name).c_str());
       bool undone = true;
       for (const auto& [from, to] : renames) {
         ops.rename_new((place.work / to).c_str(), (place.work / from).c_str());
-        undone &= !is_there(place.work / to);
+        undone &= !io::is_there(place.work / to);
       }
       if (undone) ops.unlink((place.work / kJournal).c_str());
     }
@@ -202,15 +198,15 @@ void refuse_existing(const std::filesystem::path& directory, const SaveOptions& 
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorCode::kConflict, what).in_file(directory.native()).with_errno(EEXIST);
   };
-  const bool has_recis = is_there(directory / kRecisIndex);
+  const bool has_recis = io::is_there(directory / kRecisIndex);
   if (options.layout == CheckpointLayout::kPlain) {
     if (has_recis) refuse("holds a checkpoint of the recis layout; save to another directory, or remove it first");
-    if (is_there(directory / kPlainIndex) && !options.overwrite && !is_own_index(directory / kPlainIndex, ops)) {
+    if (io::is_there(directory / kPlainIndex) && !options.overwrite && !is_own_index(directory / kPlainIndex, ops)) {
       refuse("holds a set of shards that another tool wrote; save to another directory, or allow overwriting");
     }
     return;
   }
-  if (!options.overwrite && (has_recis || is_there(directory / kPlainIndex))) {
+  if (!options.overwrite && (has_recis || io::is_there(directory / kPlainIndex))) {
     refuse("holds a checkpoint; save to another directory, or allow overwriting");
   }
   std::error_code nowhere;
@@ -225,7 +221,7 @@ SavePlace place_of(const std::filesystem::path& target, const SaveOptions& optio
 }
 
 bool has_record(const SavePlace& place, std::string_view attempt, std::uint64_t shard) {
-  return is_there(place.work / record_name(attempt, shard));
+  return io::is_there(place.work / record_name(attempt, shard));
 }
 
 std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardRecord& own,
@@ -240,10 +236,11 @@ std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardReco
     const bool late = std::chrono::steady_clock::now() >= deadline;
     for (auto it = missing.begin(); it != missing.end();) {
       const std::filesystem::path path = place.work / record_name(own.attempt, it->first);
-      if (is_there(path)) {
+      if (io::is_there(path)) {
         ShardRecord& record = records[it->first];
         it->second = read_record(path, record, it->first, own, ops);
         if (it->second.empty() && !record.error.empty()) {
+          ops.unlink(path.c_str());  // it was about this try; a shard that tries again is waited for
           throw Error(ErrorCode::kIo, "shard " + std::to_string(it->first) + " failed: " + record.error)
               .in_file(place.target.native());
         }

@@ -27,11 +27,6 @@ std::vector<std::string> names_in(const std::filesystem::path& directory) {
   return names;
 }
 
-bool is_there(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
-}
-
 // Hidden files are never part of a checkpoint; of others that is known only when its index is.
 bool may_go(const std::string& name, const std::optional<std::set<std::string>>& needed) {
   return name.starts_with(kHiddenPrefix) || (needed && !needed->contains(name));
@@ -91,13 +86,13 @@ void clear_site(const std::filesystem::path& site, io::FileOps& ops) {
 std::optional<std::set<std::string>> checkpoint_files(const std::filesystem::path& directory, io::FileOps& ops) {
   std::set<std::string> files;
   try {
-    if (is_there(directory / kPlainIndex)) {
+    if (io::is_there(directory / kPlainIndex)) {
       const std::string text = io::read_text_file(directory / kPlainIndex, kMaxIndexBytes, ops);
       files.insert(kPlainIndex);
       const TextMap map = safetensors::parse_index(text).weight_map;
       for (std::size_t i = 0; i < map.size(); ++i) files.emplace(map.value(i));
     }
-    if (is_there(directory / kRecisIndex)) {
+    if (io::is_there(directory / kRecisIndex)) {
       const Value index = json_decode(io::read_text_file(directory / kRecisIndex, kMaxIndexBytes, ops));
       files.insert({kRecisIndex, kRecisKeys, kRecisDescription});
       const auto* named = field(index, "file_index").get_if<Value::Map>();
@@ -131,7 +126,7 @@ void remove_attempt(const std::filesystem::path& directory, std::string_view att
 
 void remove_leftovers(const std::filesystem::path& directory, std::string_view attempt, io::FileOps& ops) {
   const auto needed = checkpoint_files(directory, ops);
-  if (!is_there(directory / kRecisIndex)) undo_journal(directory, ops);
+  if (!io::is_there(directory / kRecisIndex)) undo_journal(directory, ops);
   io::remove_stale_temporaries(directory.native(), ops);
   for (const std::string& name : names_in(directory)) {
     const auto owner = attempt_of_name(name);
@@ -152,7 +147,7 @@ void retire_directory(const std::filesystem::path& directory, const std::filesys
   // Of a checkpoint whose index cannot be read nothing is known to be ours: it stays, as far as its names are free.
   std::set<std::string> ours = checkpoint_files(directory, ops).value_or(std::set<std::string>());
   ours.merge(journaled_files(directory, ops));
-  ours.insert({kRecisKeys, kRecisDescription});
+  ours.insert({kPlainIndex, kRecisIndex, kRecisKeys, kRecisDescription});
   io::remove_stale_temporaries(directory.native(), ops);
   for (const std::string& name : names_in(directory)) {
     const bool is_ours = ours.contains(name) || attempt_of_name(name);

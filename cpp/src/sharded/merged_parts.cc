@@ -22,10 +22,11 @@ struct Part {
 // By the first bucket.
 using Column = std::map<std::uint64_t, Part>;
 
-Error conflict(const Part& a, const Part& b, const std::string& what) {
-  const std::string who = a.shard == b.shard ? "shard " + std::to_string(a.shard)
-                                             : "shards " + std::to_string(a.shard) + " and " + std::to_string(b.shard);
-  Error error(ErrorCode::kConflict, who + " " + what);
+Error conflict(const Part& a, const Part& b, const std::string& what, const std::string& advice) {
+  const std::string who = a.shard == b.shard
+                              ? " (shard " + std::to_string(a.shard) + "); "
+                              : " (shards " + std::to_string(a.shard) + " and " + std::to_string(b.shard) + "); ";
+  Error error(ErrorCode::kConflict, what + who + advice);
   error.in_tensor(b.block->name);
   return error;
 }
@@ -43,11 +44,14 @@ void add(Column& column, const Part& part) {
   const auto next = column.lower_bound(slice.begin);
   if (!column.empty()) {
     const Part& other = column.begin()->second;
-    if (!same_rows(other, part)) throw conflict(other, part, "saved it with different types or row shapes");
+    if (!same_rows(other, part)) {
+      throw conflict(other, part, "has parts of different types or row shapes", "make the table alike on all shards");
+    }
     if (other.block->slice.size != slice.size) {
-      throw conflict(other, part,
-                     "cut the table from " + std::to_string(other.block->slice.size) + " and " +
-                         std::to_string(slice.size) + " buckets; give all shards the same number");
+      throw conflict(
+          other, part,
+          "is cut from " + std::to_string(other.block->slice.size) + " and " + std::to_string(slice.size) + " buckets",
+          "give all shards the same number");
     }
   }
   const auto overlaps = [&](Column::iterator it) {
@@ -57,8 +61,8 @@ void add(Column& column, const Part& part) {
   if (with_next || (next != column.begin() && overlaps(std::prev(next)))) {
     const Part& other = with_next ? next->second : std::prev(next)->second;
     throw conflict(other, part,
-                   "both saved buckets of " + slice_text(other.block->slice) + " and " + slice_text(slice) +
-                       "; give every shard its own slice of the table");
+                   "its parts " + slice_text(other.block->slice) + " and " + slice_text(slice) + " overlap",
+                   "give every shard its own slice of the table");
   }
   column.emplace_hint(next, slice.begin, part);
 }
@@ -73,9 +77,9 @@ void check_rows(const Column& column, const Column& other) {
     }
     const Part& sample = other.begin()->second;
     throw conflict(sample, part,
-                   "saved different columns of the table: '" + printable(sample.block->name) + "' has no " +
-                       slice_text(part.block->slice) + " with " + std::to_string(rows_of(part)) +
-                       " rows; give the table the same slots on all shards, and filter alike");
+                   "has a part " + slice_text(part.block->slice) + " with " + std::to_string(rows_of(part)) +
+                       " rows that '" + printable(sample.block->name) + "' has not",
+                   "give the table the same slots on all shards, and filter alike");
   }
 }
 
@@ -91,12 +95,14 @@ void check_parts(std::span<const ShardRecord> records) {
         const Part part{&block, record.shard};
         if (block.kind == BlockKind::kDense) {
           const auto [it, added] = dense.emplace(block.name, part);
-          if (!added) throw conflict(it->second, part, "both saved this tensor");
+          if (!added) throw conflict(it->second, part, "is there twice", "save it once");
         } else {
           add(tables[block.table][block.slot], part);
         }
         const auto [it, added] = keys.emplace(block.key, part);
-        if (!added) throw conflict(it->second, part, "both have '" + printable(block.key) + "' on disk; rename one");
+        if (!added) {
+          throw conflict(it->second, part, "two parts are called '" + printable(block.key) + "'", "rename one");
+        }
       }
     }
   }
@@ -108,7 +114,7 @@ void check_parts(std::span<const ShardRecord> records) {
       for (const std::string_view name : {table, std::string_view(column.begin()->second.block->name)}) {
         const auto tensor = dense.find(name);
         if (tensor == dense.end()) continue;
-        throw conflict(column.begin()->second, tensor->second, "have a table and a tensor of this name; rename one");
+        throw conflict(column.begin()->second, tensor->second, "a table and a tensor are called so", "rename one");
       }
     }
   }

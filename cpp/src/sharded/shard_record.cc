@@ -51,6 +51,7 @@ RecordedBlock decode_block(const Value& value) {
   block.begin = as_uint(offsets[0], "data_offsets");
   block.end = as_uint(offsets[1], "data_offsets");
   if (block.kind != BlockKind::kDense) {
+    if (block.shape.empty()) wrong("shape");
     block.table = text_field(value, "table");
     block.slot = text_field(value, "slot");
     block.slice = as_slice(field(value, "slice"), "slice");
