@@ -79,7 +79,7 @@ double rounded(DType dtype, double value) {
   }
 }
 
-// The same for the bits of F16 and BF16, which have their sign in front.
+// The bits of the next number below one of F16 or BF16, which have their sign in front.
 std::uint16_t bits_below(std::uint16_t bits) {
   constexpr std::uint16_t kSign = 0x8000;
   if (bits == 0) return kSign | 1;
