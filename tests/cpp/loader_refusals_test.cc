@@ -355,13 +355,7 @@ TEST(names_in_errors_are_printable) {
 
 TEST(a_column_as_a_dense_tensor) {
   const TempDir dir;
-  const auto saved = table("user", 2, 0, 1, 8);
-  std::vector<std::int64_t> ids;
-  for (std::int64_t i = 0; i < 64; ++i) ids.push_back(i * 1024);
-  fill(*saved, ids, 2);
-  SaveOptions options;
-  options.max_block_bytes = 1;
-  save(dir.path(), {saved}, {}, options);
+  save_cut_table(dir.path());
   std::string whole(64 * 8, '\0');
   load(dir.path(), {}, {{"user@embedding", DType::kF32, {64, 2}, std::as_writable_bytes(std::span(whole))}},
        {false, false, {}});

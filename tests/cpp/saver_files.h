@@ -93,6 +93,19 @@ void save_all(const std::filesystem::path& path, std::int64_t shards, std::int64
   }
 }
 
+// A checkpoint of one table of 64 rows, `user`, in blocks as small as they can be.
+inline void save_cut_table(const std::filesystem::path& path) {
+  const auto user = table("user", 2, 0, 1, 8);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < 64; ++i) ids.push_back(i * 1024);
+  fill(*user, ids, 2);
+  weightstore::SaveOptions options;
+  options.max_block_bytes = 1;
+  weightstore::Saver saver(0, 1, 2, path);
+  saver.configure(options);
+  saver.save(saver.make_write_blocks(Tables{user}, {}));
+}
+
 inline std::string read(const weightstore::CheckpointReader& reader, const std::string& name) {
   const weightstore::TensorInfo info = reader.info(name);
   std::string bytes(*weightstore::contiguous_bytes(info.dtype, info.shape), '\0');

@@ -282,15 +282,7 @@ TEST(all_differences_are_told_at_once_and_nothing_is_changed) {
 
 TEST(rows_of_a_cut_column) {
   const TempDir dir;
-  const auto saved = table("user", 2, 0, 1, 8);
-  std::vector<std::int64_t> ids;
-  for (std::int64_t i = 0; i < 64; ++i) ids.push_back(i * 1024);
-  fill(*saved, ids, 2);
-  SaveOptions options;
-  options.max_block_bytes = 1;
-  Saver saver(0, 1, 2, dir.path());
-  saver.configure(options);
-  saver.save(saver.make_write_blocks(Tables{saved}, {}));
+  save_cut_table(dir.path());
   const CheckpointReader reader(dir.path());
   const std::string whole = read(reader, "user@embedding");
   for (std::uint64_t begin = 0; begin <= 64; begin += 7) {

@@ -8,16 +8,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-from weightstore import _torch_library  # noqa: E402
-
-try:
-    _torch_library.library_path()
-except ImportError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
-_torch_library.load()
+from support.torch_classes import torch
 
 
 def make_table(dim: int = 4, dtype: Any = torch.float32, **options: Any) -> Any:

@@ -10,19 +10,12 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-import weightstore  # noqa: E402
-from weightstore import _torch_library  # noqa: E402
-
-try:
-    _torch_library.load()
-except ImportError as error:
-    pytest.skip(str(error), allow_module_level=True)
+import weightstore
+from support.torch_classes import torch
 
 pytest.importorskip("safetensors")
-import safetensors  # noqa: E402
-import safetensors.torch  # noqa: E402
+import safetensors
+import safetensors.torch
 
 LAYOUTS = ["plain", "recis"]
 

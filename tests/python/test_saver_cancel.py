@@ -10,15 +10,9 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-import weightstore  # noqa: E402
-from weightstore import _interruptible, _torch_library  # noqa: E402
-
-try:
-    _torch_library.library_path()
-except ImportError as error:
-    pytest.skip(str(error), allow_module_level=True)
+import weightstore
+from support.torch_classes import torch
+from weightstore import _interruptible
 
 
 class Enough(Exception):

@@ -9,15 +9,8 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-import weightstore  # noqa: E402
-from weightstore import _torch_library  # noqa: E402
-
-try:
-    _torch_library.library_path()
-except ImportError as error:
-    pytest.skip(str(error), allow_module_level=True)
+import weightstore
+from support.torch_classes import torch
 
 # Children save steps 1, 2, 3, ... over each other and say so when one is complete; each is killed at some moment. What is
 # found then is whole, of one step, and no older than the last that was complete.

@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-import weightstore  # noqa: E402
-from weightstore import _torch_library  # noqa: E402
-
-try:
-    _torch_library.load()
-except ImportError as error:
-    pytest.skip(str(error), allow_module_level=True)
+import weightstore
+from support.torch_classes import torch
 
 safetensors_torch = pytest.importorskip("safetensors.torch")
 

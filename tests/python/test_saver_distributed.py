@@ -10,15 +10,9 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
+import weightstore
+from support.torch_classes import torch
 
-import weightstore  # noqa: E402
-from weightstore import _torch_library  # noqa: E402
-
-try:
-    _torch_library.library_path()
-except ImportError as error:
-    pytest.skip(str(error), allow_module_level=True)
 if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
     pytest.skip("this torch has no gloo", allow_module_level=True)
 

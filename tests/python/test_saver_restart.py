@@ -12,15 +12,8 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-import weightstore  # noqa: E402
-from weightstore import _torch_library  # noqa: E402
-
-try:
-    _torch_library.library_path()
-except ImportError as error:
-    pytest.skip(str(error), allow_module_level=True)
+import weightstore
+from support.torch_classes import torch
 
 # Says "ready", and for every line that comes saves with the options on it. With a file to meet at it is a rank of
 # torch.distributed.

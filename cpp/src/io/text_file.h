@@ -1,6 +1,6 @@
 #pragma once
 
-// Small files of text, whole.
+// Small files of text, whole, and whether they are there.
 
 #include <cstdint>
 #include <filesystem>
