@@ -124,6 +124,40 @@ def test_enum_variants():
     assert saved({"feature.weight": torch.ones(2)}).apply_to(module).applied == ["feature.BaseConv.weight"]
 
 
+@pytest.mark.parametrize("kind", [PytorchStore, SafetensorsStore])
+def test_the_weights_of_one_variant_do_not_go_into_another(kind):
+    def network(*heads):
+        return nn.ModuleDict({"heads": nn.ModuleDict({name: nn.Linear(2, 2) for name in heads})})
+
+    source, target = network("Cat", "Bird"), network("Cat", "Dog")
+    if kind is PytorchStore:
+        store = saved(source.state_dict())
+    else:
+        store = SafetensorsStore.from_bytes(None)
+        store.collect_from(source)
+    store.skip_enum_variants(True)
+    before = target.heads.Dog.weight.clone()
+    with pytest.raises(errors.TensorNotFound, match="heads.Dog.weight") as caught:
+        store.apply_to(target)
+    assert caught.value.result.missing == ["heads.Dog.bias", "heads.Dog.weight"]
+    assert caught.value.result.unused == ["heads.Bird.bias", "heads.Bird.weight"]
+    result = store.allow_partial(True).apply_to(target)
+    assert result.applied == ["heads.Cat.weight", "heads.Cat.bias"]
+    assert torch.equal(target.heads.Dog.weight, before)
+
+
+def test_another_part_of_a_list_is_missing_not_renumbered():
+    def layers(*indices):
+        return {"layers": {str(i): {"weight": torch.full((2,), float(i))} for i in indices}}
+
+    target = layers(0, 1, 2)
+    with pytest.raises(errors.TensorNotFound, match=r"differ only in their numbers: map_indices_contiguous\(True\)"):
+        saved(layers(12, 13, 14)).apply_to(target)
+    assert target["layers"]["0"]["weight"][0] == 0
+    assert saved(layers(12, 13, 14)).map_indices_contiguous(True).apply_to(target).missing == []
+    assert target["layers"]["0"]["weight"][0] == 12
+
+
 def test_no_adapter_unless_asked_for():
     linear = nn.Linear(3, 2)
     target = nn.Linear(3, 2)

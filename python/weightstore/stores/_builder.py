@@ -123,14 +123,18 @@ class Builder(ABC):
         return self._changed()
 
     def skip_enum_variants(self, skip: bool) -> Self:
-        """Components in CamelCase between the first and the last of a name: loading, they may be there in the file and not in
-        the module, or the other way round; saving, they are left out."""
+        """Whether to pass over enum variants: components in CamelCase, between the first and the last of a name.
+
+        Loading passes over a variant that only the file or only the module has. The other side must have no variant in the
+        same place, and the variant must be alone in its place. Saving leaves all such components out."""
         self._skip_enum_variants = bool(skip)
         return self
 
     def map_indices_contiguous(self, map: bool | Literal["auto"]) -> Self:
-        """Whether gaps in numbered names are closed on loading: `fc.0, fc.2, fc.4` becomes `fc.0, fc.1, fc.2`. "auto": only
-        where the module's own names are not found without."""
+        """Whether loading closes gaps in numbered names: `fc.0, fc.2, fc.4` becomes `fc.0, fc.1, fc.2`.
+
+        "auto" leaves the names as they are, and matches a list in order if one side counts 0, 1, 2, ..., the other side has
+        gaps between its elements, and both have as many elements."""
         if map not in (True, False, "auto"):
             raise errors.make(
                 "invalid_argument",
