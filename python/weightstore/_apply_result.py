@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Any
 
 from ._indices import index_of
 from ._match import looks_like_variant, without_variants
@@ -30,14 +31,15 @@ class MissingTensor(str):
 
 
 class ApplyError(Exception):
-    """Why one parameter could not be set. Unpacks as (path, error)."""
+    """Why one parameter could not be set. Unpacks as (path, error): `for path, error in result.errors`."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(path, message)
         self.path = path
         self.message = message
 
-    def __iter__(self) -> Iterator[object]:
+    # Any: a type checker gives both names of `path, error = ...` the one type that is said here.
+    def __iter__(self) -> Iterator[Any]:
         return iter((self.path, self))
 
     def __str__(self) -> str:

@@ -20,6 +20,24 @@ def without_variants(path: str) -> str:
     return ".".join([first, *(component for component in middle if not looks_like_variant(component)), last])
 
 
+def names_without_variants(names: Iterable[str]) -> dict[str, str]:
+    """Each name, and the name without enum variants: a variant is alone in its place. Different names stay different."""
+    root = _Node()
+    for name in names:
+        _add(root, name)
+    return {name: _without_variants_below(root, name) for name in names}
+
+
+def _without_variants_below(node: _Node, name: str) -> str:
+    kept = []
+    for i, component in enumerate(name.split(".")):
+        child = node.children[component]
+        if i == 0 or node.only_variant() is not child:
+            kept.append(component)
+        node = child
+    return ".".join(kept)
+
+
 # No module nests deeper. Deeper names are found only by their exact text.
 _DEEPEST = 100
 
@@ -48,15 +66,18 @@ def _is_deep(name: str) -> bool:
     return name.count(".") >= _DEEPEST
 
 
+def _add(root: _Node, name: str) -> None:
+    node = root
+    for component in name.split("."):
+        node = node.children.setdefault(component, _Node())
+    node.name = name
+
+
 def _tree(names: Iterable[str]) -> _Node:
     root = _Node()
     for name in names:
-        if _is_deep(name):
-            continue
-        node = root
-        for component in name.split("."):
-            node = node.children.setdefault(component, _Node())
-        node.name = name
+        if not _is_deep(name):
+            _add(root, name)
     return root
 
 

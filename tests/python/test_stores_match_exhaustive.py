@@ -15,9 +15,7 @@ COMPONENTS = ("a", "b", "Xx", "Yy")
 
 def names_up_to(depth: int) -> list[str]:
     """All names of up to `depth` components that begin with "a"."""
-    return [
-        ".".join(("a", *rest)) for length in range(depth) for rest in itertools.product(COMPONENTS, repeat=length)
-    ]
+    return [".".join(("a", *rest)) for length in range(depth) for rest in itertools.product(COMPONENTS, repeat=length)]
 
 
 def sets_of(names: list[str], at_most: int) -> list[tuple[str, ...]]:
@@ -103,7 +101,9 @@ def check(sources, targets):
         other_ordinary, other_runs = runs_of_variants(target)
         assert ordinary == other_ordinary
         # No place has a variant on one side and another variant on the other side.
-        assert all(one == other for pair in zip(runs, other_runs, strict=True) for one, other in zip(*pair, strict=False))
+        assert all(
+            one == other for pair in zip(runs, other_runs, strict=True) for one, other in zip(*pair, strict=False)
+        )
     for name in set(sources) & set(targets):
         assert found[name] == name
 

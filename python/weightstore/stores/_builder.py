@@ -12,6 +12,7 @@ from .. import errors
 from .._adapters import ModuleAdapter, as_adapter
 from .._apply import DTypePolicy, check_policy
 from .._filter import PathFilter, Predicate, check_filter
+from .._layers import LayerTypes, Types, make_layer_types
 from .._progress import Progress
 from .._remap import KeyRemapper
 
@@ -25,6 +26,7 @@ class Builder(ABC):
         self._filter: PathFilter | None = None
         self._remapper = KeyRemapper()
         self._from_adapter: ModuleAdapter | None = None
+        self._from_types: LayerTypes | None = None
         self._top_level_key: str | None = None
         self._allow_partial = False
         self._validate = True
@@ -151,9 +153,18 @@ class Builder(ABC):
 
     # ---- values --------------------------------------------------------------------------------------------------
 
-    def with_from_adapter(self, adapter: ModuleAdapter | type[ModuleAdapter]) -> Self:
-        """Changes tensors on their way from the file into a module."""
-        self._from_adapter = as_adapter(adapter)
+    def with_from_adapter(self, adapter: ModuleAdapter | type[ModuleAdapter], *, types: Types | None = None) -> Self:
+        """Changes tensors on their way from the file into a module.
+
+        types: the types of the module's layers, for an adapter that needs them and a module that does not have them (a dict of
+        arrays): {"fc": "Linear", "layers.[0-9]+.norm": "LayerNorm"}. A pattern matches the whole path of a layer: the name
+        of a tensor without its last component. The first pattern that matches counts; None is a layer that the adapter leaves
+        as it is. Every layer needs a type.
+        """
+        made = as_adapter(adapter)
+        with self._placing():
+            self._from_types = make_layer_types(types, made)
+        self._from_adapter = made
         return self
 
     def dtype_policy(self, policy: DTypePolicy) -> Self:
