@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from . import _module, errors
@@ -26,11 +26,12 @@ class LayerTypes:
     """The types that a caller has given."""
 
     def __init__(self, types: Types, known: Iterable[str]) -> None:
-        """known: the names that adapters look for. A name that differs from one of these only in case is an error."""
+        """known: the names that the adapter looks for. A name that differs from these only in case or underscores is an
+        error."""
         if not isinstance(types, Mapping):
             raise TypeError(f"types maps patterns of layer paths to layer types; it is a {type(types).__name__}")
-        spellings = {name.lower(): name for name in known}
-        self._rules = [(compile_regex(pattern), _name_of(layer, spellings)) for pattern, layer in types.items()]
+        names = sorted(known)
+        self._rules = [(compile_regex(pattern), _name_of(layer, names)) for pattern, layer in types.items()]
 
     def assign(self, slots: list[Slot]) -> None:
         """Sets the layers of all slots that a pattern matches. A pattern that matches no layer is an error."""
@@ -75,16 +76,16 @@ def owner_of(path: str) -> str:
     return path.rpartition(".")[0]
 
 
-def _name_of(layer: str | type | None, spellings: Mapping[str, str]) -> str:
+def _name_of(layer: str | type | None, known: Sequence[str]) -> str:
     if layer is None:
         return _module.NO_LAYER
     if isinstance(layer, type):
         return _module.layer_name(layer)
     if not isinstance(layer, str) or not layer:
         raise TypeError(f"a layer type is a class, the name of a class, or None; it is {layer!r}")
-    known = spellings.get(layer.replace("_", "").lower(), layer)
-    if known != layer:
-        raise errors.make("invalid_argument", f"types: {layer!r} is not a layer type; did you mean {known!r}?")
+    meant = [name for name in known if name.lower() == layer.replace("_", "").lower()]
+    if meant and layer not in meant:
+        raise errors.make("invalid_argument", f"types: {layer!r} is not a layer type; did you mean {meant[0]!r}?")
     return layer
 
 

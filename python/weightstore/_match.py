@@ -20,7 +20,7 @@ def without_variants(path: str) -> str:
     return ".".join([first, *(component for component in middle if not looks_like_variant(component)), last])
 
 
-def names_without_variants(names: Iterable[str]) -> dict[str, str]:
+def names_without_variants(names: Collection[str]) -> dict[str, str]:
     """Each name, and the name without enum variants: a variant is alone in its place. Different names stay different."""
     root = _Node()
     for name in names:

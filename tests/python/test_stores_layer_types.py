@@ -161,6 +161,13 @@ def test_wrong_types(given, why):
         collect({"fc": {"weight": np.zeros((3, 2))}}, None, PyTorchToBurnAdapter, types=given)
 
 
+@pytest.mark.parametrize("adapter", [PyTorchToBurnAdapter(), HalfPrecisionAdapter()])
+def test_every_name_that_an_adapter_knows_is_a_type(adapter):
+    assert {"Linear", "LayerNorm", "BatchNorm1d", "BatchNorm", "RMSNorm", "RmsNorm"} <= set(adapter.layer_names)
+    for name in adapter.layer_names:
+        assert collect({"n": {"x": np.zeros(2)}}, None, adapter, types={"n": name})[0].module_type == name
+
+
 def test_wrong_types_raise_at_once():
     store = SafetensorsStore.from_bytes(None)
     for add in (store.with_from_adapter, store.with_to_adapter):

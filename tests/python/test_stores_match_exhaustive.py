@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 
-from weightstore._match import looks_like_variant, match
+from weightstore._match import looks_like_variant, match, names_without_variants
 
 COMPONENTS = ("a", "b", "Xx", "Yy")
 
@@ -126,6 +126,23 @@ def test_more_and_deeper_names():
     names = names_up_to(5)
     for _ in range(10_000):
         check(choose.sample(names, choose.randint(1, 6)), choose.sample(names, choose.randint(1, 6)))
+
+
+def test_saving_keeps_names_apart():
+    for names in itertools.chain(sets_of(names_up_to(3), 3), itertools.combinations(names_up_to(4), 2)):
+        shorter = names_without_variants(names)
+        assert len(set(shorter.values())) == len(names), names
+        side = Side(names)
+        for name, made in shorter.items():
+            path = name.split(".")
+            kept = [
+                component
+                for i, component in enumerate(path)
+                if not (
+                    0 < i < len(path) - 1 and looks_like_variant(component) and side.holds_only(tuple(path[: i + 1]))
+                )
+            ]
+            assert made == ".".join(kept), names
 
 
 # ---- indices: the definition -----------------------------------------------------------------------------------------

@@ -291,11 +291,3 @@ def test_wrong_arguments_raise_at_once(kind):
     ):
         with pytest.raises(TypeError):
             call()
-
-
-def test_a_wrong_size_of_shards_raises_at_once(tmp_path):
-    store = SafetensorsStore.from_file(tmp_path / "x.safetensors")
-    for size in ("lots", "5 parsecs", 0, -1):
-        with pytest.raises(errors.SafetensorsError, match="size"):
-            store.max_shard_size(size)
-    store.max_shard_size("9KB").max_shard_size(9000)

@@ -60,7 +60,8 @@ class Builder(ABC):
         return self._filter
 
     def with_filter(self, filter: PathFilter | None) -> Self:
-        """Replaces the filter. An empty one matches nothing; None is no filter."""
+        """Replaces the filter; None removes it. A filter that matches none of the module's tensors, such as an empty one, is an
+        error when the store saves or loads."""
         check_filter(filter)
         self._filter = None if filter is None else filter.clone()
         return self
