@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from . import _dtypes, _sources, errors
@@ -37,6 +38,13 @@ class ModuleAdapter:
     the change (`renamed()`, `transposed()`, `cast()`, `mapped()`) and reads nothing itself.
     """
 
+    needs_types: bool = False
+    """Whether the adapter goes by `snapshot.module_type`, so that a tensor without one is an error. An adapter of your own
+    that asks for the module type sets this to True."""
+
+    layer_names: Collection[str] = ()
+    """The layer types that the adapter knows by name."""
+
     def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
         """The tensor as the other side wants it; None when the other side has no such tensor. While loading, the name of
         what is returned does not matter: the tensor is for the parameter that was asked about."""
@@ -60,6 +68,8 @@ class ChainAdapter(ModuleAdapter):
 
     def __init__(self, *adapters: ModuleAdapter) -> None:
         self.adapters = [as_adapter(adapter) for adapter in adapters]
+        self.needs_types = any(adapter.needs_types for adapter in self.adapters)
+        self.layer_names = {name for adapter in self.adapters for name in adapter.layer_names}
 
     def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
         current: TensorSnapshot | None = snapshot
@@ -89,6 +99,8 @@ class ChainAdapter(ModuleAdapter):
 class _LayoutAdapter(ModuleAdapter):
     """Weights of Linear are transposed; parameters of normalizations are renamed."""
 
+    needs_types = True
+    layer_names = frozenset({"Linear", *_RENAMED_NORMS})
     _names: dict[str, str]
     _found_under: dict[str, str]
 
@@ -145,8 +157,11 @@ class HalfPrecisionAdapter(ModuleAdapter):
     with_module() and without_module() change the adapter and return it.
     """
 
+    needs_types = True
+
     def __init__(self) -> None:
         self._modules: set[str] = set().union(*(_family(name) for name in _HALVED))
+        self.layer_names = {*self._modules, *_BATCH_NORMS}
 
     def with_module(self, name: str) -> HalfPrecisionAdapter:
         self._modules |= _family(name)

@@ -17,7 +17,8 @@ from ._apply_result import (
     MissingTensor,
     ShapeMismatch,
 )
-from ._filter import PathFilter
+from ._filter import PathFilter, nothing_matches
+from ._layers import LayerTypes, check_layers
 from ._match import match
 from ._module import Slot
 from ._snapshot import TensorSnapshot
@@ -34,6 +35,7 @@ class Rules:
 
     filter: PathFilter | None = None
     adapter: ModuleAdapter | None = None
+    types: LayerTypes | None = None
     skip_enum_variants: bool = False
     match_indices: bool = False
     dtype_policy: DTypePolicy | None = None
@@ -57,13 +59,28 @@ class Plan:
     new_ids: list[tuple[Slot, int]]
 
 
-def make_plan(module: Any, sources: Mapping[str, TensorSnapshot], rules: Rules) -> Plan:
-    return _Planner(_module.slots(module), sources, rules).plan()
+def make_plan(
+    module: Any, sources: Mapping[str, TensorSnapshot], rules: Rules, *, refuses_nothing: bool = False
+) -> Plan:
+    """refuses_nothing: a filter that matches nothing of the module is an error."""
+    slots = _module.slots(module)
+    if rules.types is not None:
+        rules.types.assign(slots)
+    wanted = [rules.filter is None or rules.filter.matches(slot.path, slot.containers) for slot in slots]
+    if refuses_nothing and rules.filter is not None and slots and not any(wanted):
+        raise nothing_matches(rules.filter, [slot.path for slot in slots], "loaded")
+    if rules.adapter is not None:
+        check_layers((slot for slot, is_wanted in zip(slots, wanted, strict=True) if is_wanted), rules.adapter)
+    unwanted = {slot.path for slot, is_wanted in zip(slots, wanted, strict=True) if not is_wanted}
+    return _Planner(slots, unwanted, sources, rules).plan()
 
 
 class _Planner:
-    def __init__(self, slots: list[Slot], sources: Mapping[str, TensorSnapshot], rules: Rules) -> None:
+    def __init__(
+        self, slots: list[Slot], unwanted: set[str], sources: Mapping[str, TensorSnapshot], rules: Rules
+    ) -> None:
         self._slots = slots
+        self._unwanted = unwanted
         self._sources = sources
         self._rules = rules
         self._result = ApplyResult()
@@ -113,7 +130,7 @@ class _Planner:
     def _other_name(self, slot: Slot) -> str | None:
         """The path under which the adapter would look, too."""
         adapter = self._rules.adapter
-        if adapter is None or slot.layer is None:
+        if adapter is None or not slot.layer:
             return None
         owner, dot, name = slot.path.rpartition(".")
         other = adapter.get_alternative_param_name(name, slot.layer)
@@ -121,7 +138,7 @@ class _Planner:
 
     def _is_optional(self, slot: Slot) -> bool:
         adapter = self._rules.adapter
-        if adapter is None or slot.layer is None:
+        if adapter is None or not slot.layer:
             return False
         return adapter.is_optional(slot.path.rpartition(".")[2], slot.layer)
 
@@ -153,8 +170,7 @@ class _Planner:
         if name is None:
             return None
         self._used.add(name)
-        filter = self._rules.filter
-        if filter is not None and not filter.matches(slot.path, slot.containers):
+        if slot.path in self._unwanted:
             self._result.skipped.append(slot.path)
             return _SKIPPED
         stored = self._sources[name]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Any
 
+from ._indices import index_of
 from ._match import looks_like_variant, without_variants
 
 _SHOWN = 10
@@ -29,14 +31,15 @@ class MissingTensor(str):
 
 
 class ApplyError(Exception):
-    """Why one parameter could not be set. Unpacks as (path, error)."""
+    """Why one parameter could not be set. Unpacks as (path, error): `for path, error in result.errors`."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(path, message)
         self.path = path
         self.message = message
 
-    def __iter__(self) -> Iterator[object]:
+    # Any: a type checker gives both names of `path, error = ...` the one type that is said here.
+    def __iter__(self) -> Iterator[Any]:
         return iter((self.path, self))
 
     def __str__(self) -> str:
@@ -89,7 +92,7 @@ class ApplyResult:
         if self.missing:
             lines.append("missing from the source:")
             lines += _first(self.missing, [self._describe_missing(path) for path in self.missing[:_SHOWN]])
-            lines += self._variant_hint()
+            lines += [*self._variant_hint(), *self._index_hint()]
         if self.unused:
             lines += ["unused tensors of the source:", *_first(self.unused, self.unused[:_SHOWN])]
         if self.errors:
@@ -126,7 +129,18 @@ class ApplyResult:
             return []
         return [
             "  Some names have components in CamelCase. Burn puts the names of enum variants there, PyTorch does not: "
-            "skip_enum_variants(True) passes over them, with_key_remapping() renames them."
+            "skip_enum_variants(True) passes over a variant that only one side has, with_key_remapping() renames variants."
+        ]
+
+    def _index_hint(self) -> list[str]:
+        def without_numbers(path: str) -> str:
+            return ".".join("0" if index_of(component) is not None else component for component in path.split("."))
+
+        if set(map(without_numbers, self.missing)).isdisjoint(map(without_numbers, self.unused)):
+            return []
+        return [
+            "  Some names differ only in their numbers: map_indices_contiguous(True) numbers the tensors of the file without "
+            "gaps, with_key_remapping() renames them."
         ]
 
 

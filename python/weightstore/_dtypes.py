@@ -44,7 +44,18 @@ _TORCH = {**_NUMPY, **_ML_DTYPES, "F4": "float4_e2m1fn_x2", "C32": "complex32"}
 _READ_ONLY = ("BoolU8", "Flex32", "C128")
 NAME_OF_NUMPY = {shown: stored for stored, shown in (_NUMPY | _ML_DTYPES).items() if stored not in _READ_ONLY}
 NAME_OF_TORCH = {**NAME_OF_NUMPY, "float4_e2m1fn_x2": "F4"}
-# The same, with types that are only read.
+# Names in text: torch's, and the usual short ones. (numpy reads "f4" and "i8" as sizes in bytes, so these are not here.)
+_SPOKEN = NAME_OF_TORCH | {
+    "bf16": "BF16",
+    "half": "F16",
+    "f16": "F16",
+    "fp16": "F16",
+    "f32": "F32",
+    "fp32": "F32",
+    "f64": "F64",
+    "fp64": "F64",
+}
+# The names that libraries show, with those of types that are only read.
 READ_AS = NAME_OF_TORCH | {"complex128": "C128", "complex32": "C32"}
 
 # (code, bits, lanes)
@@ -124,9 +135,13 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def stored_name(dtype: object) -> str:
-    """The stored type for a name ("BF16"), a numpy type or a torch type. Raises TypeError for anything else."""
-    if isinstance(dtype, str) and dtype in _core.DTYPES:
-        return dtype
+    """The stored type for a name ("BF16", "bf16", "bfloat16"), a numpy type or a torch type. Raises TypeError for anything
+    else."""
+    if isinstance(dtype, str):
+        if dtype in _core.DTYPES:
+            return dtype
+        if dtype in _SPOKEN:
+            return _SPOKEN[dtype]
     text = str(dtype)
     if text.startswith("torch."):
         name = NAME_OF_TORCH.get(text.removeprefix("torch."))

@@ -6,9 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from ._regex import compile_regex
+from . import errors
+from ._regex import Regex, compile_regex
 
 _T = TypeVar("_T")
+
+_SHOWN = 20
 
 Predicate = Callable[[str, str], bool]
 """Called as predicate(path, container_path): "layers.0.weight", "Net.ModuleList.Linear"."""
@@ -24,7 +27,7 @@ class PathFilter:
 
     def __init__(self) -> None:
         self._all = False
-        self._regexes: list[re.Pattern[str]] = []
+        self._regexes: list[Regex] = []
         self._paths: dict[str, None] = {}
         self._predicates: list[Predicate] = []
 
@@ -121,7 +124,7 @@ class PathFilter:
 
     def matches(self, path: str, container_path: str | Sequence[str] = "") -> bool:
         """container_path: class names from the root to the owner, as a list or joined by dots."""
-        if self._all or path in self._paths or any(regex.search(path) for regex in self._regexes):
+        if self._all or path in self._paths or any(regex.compiled.search(path) for regex in self._regexes):
             return True
         container = container_path if isinstance(container_path, str) else ".".join(container_path)
         return any(predicate(path, container) for predicate in self._predicates)
@@ -137,10 +140,21 @@ class PathFilter:
             return "PathFilter.all()"
         if self.is_empty():
             return "PathFilter.none()"
-        parts = [f"regex {regex.pattern!r}" for regex in self._regexes] + [f"path {path!r}" for path in self._paths]
+        parts = [f"regex {regex.text!r}" for regex in self._regexes] + [f"path {path!r}" for path in self._paths]
         if self._predicates:
             parts.append(f"{len(self._predicates)} predicate{'s' if len(self._predicates) > 1 else ''}")
         return f"<PathFilter {' or '.join(parts)}>"
+
+
+def nothing_matches(filter: PathFilter, paths: Sequence[str], what: str) -> errors.StoreError:
+    """The error for a filter that leaves nothing of a module. what: "saved", "loaded"."""
+    begin = list(dict.fromkeys(path.partition(".")[0] for path in paths))
+    shown = ", ".join(begin[:_SHOWN]) + (", ..." if len(begin) > _SHOWN else "")
+    return errors.make(
+        "invalid_argument",
+        f"the filter matches none of the module's {len(paths)} tensors, so nothing would be {what}: {filter!r}; the module's "
+        f"names begin with: {shown}",
+    )
 
 
 def check_filter(filter: object) -> None:

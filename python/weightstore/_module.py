@@ -15,6 +15,8 @@ from ._handle import TensorHandle
 from ._snapshot import HOLDERS, TensorSnapshot
 from ._sources import ArrayValue, FileTensor, Produced, Source, TensorValue
 
+NO_LAYER = ""
+
 
 @dataclass(slots=True)
 class Slot:
@@ -22,7 +24,9 @@ class Slot:
 
     path: str
     containers: tuple[str, ...]
-    layer: str | None  # the class of the layer it belongs to; for a subclass of a torch.nn class that class
+    # The class of the layer it belongs to; for a subclass of a torch.nn class that class. None: not known. NO_LAYER: none that
+    # adapters know.
+    layer: str | None
     value: Any
     owner: Any
     key: Any
@@ -51,8 +55,8 @@ def slots(module: Any) -> list[Slot]:
 def _walk(holder: Any, path: tuple[str, ...], above: tuple[str, ...], layer: str | None) -> Iterator[Slot]:
     containers = (*above, type(holder).__name__)
     if is_torch_module(holder):
-        own = _layer_of(type(holder))
-        yield from _walk_module(holder, path, containers, layer if own in HOLDERS else own)
+        own = layer_name(type(holder))
+        yield from _walk_module(holder, path, containers, layer if own in HOLDERS and layer is not None else own)
         return
     for key, value in holder.items() if isinstance(holder, Mapping) else enumerate(holder):
         here = (*path, _component(key, path))
@@ -61,7 +65,8 @@ def _walk(holder: Any, path: tuple[str, ...], above: tuple[str, ...], layer: str
         if is_torch_module(value) or isinstance(value, (Mapping, list, tuple)):
             yield from _walk(value, here, containers, layer)
         else:
-            yield Slot(".".join(here), containers, layer, value, holder, key, "item")
+            known = value._layer if isinstance(value, TensorSnapshot) else layer
+            yield Slot(".".join(here), containers, known, value, holder, key, "item")
 
 
 def _walk_module(module: Any, path: tuple[str, ...], containers: tuple[str, ...], layer: str | None) -> Iterator[Slot]:
@@ -75,9 +80,12 @@ def _walk_module(module: Any, path: tuple[str, ...], containers: tuple[str, ...]
             yield from _walk(child, (*path, key), containers, layer)
 
 
-def _layer_of(cls: type) -> str:
+def layer_name(cls: type) -> str:
     """The name of the torch.nn class that a class is, or derives from; else its own."""
-    nn: Any = sys.modules["torch"].nn
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return cls.__name__
+    nn = torch.nn
     known = (base.__name__ for base in cls.__mro__ if getattr(nn, base.__name__, None) is base is not nn.Module)
     return next(known, cls.__name__)
 
@@ -119,7 +127,7 @@ def source_of(value: Any, path: str) -> Source:
 
 def snapshot_of(slot: Slot) -> TensorSnapshot:
     if isinstance(slot.value, TensorSnapshot):
-        return slot.value.renamed(slot.path)
+        return slot.value.renamed(slot.path)._in_layer(slot.layer)
     if is_lazy(slot.value):
         raise errors.make("no_data", "the parameter is not initialized: it has no shape yet", tensor=slot.path)
     handle_id = slot.value.param_id if isinstance(slot.value, TensorHandle) else None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _apply, _commit, _module
+from . import _apply, _commit, _module, errors
 from ._adapters import ModuleAdapter, as_adapter
 from ._apply_result import ApplyResult
-from ._filter import PathFilter, check_filter
-from ._match import without_variants
+from ._filter import PathFilter, check_filter, nothing_matches
+from ._layers import LayerTypes, Types, check_layers, make_layer_types
+from ._match import names_without_variants
 from ._progress import Progress, reporting
 from ._snapshot import TensorSnapshot
 
@@ -22,29 +23,67 @@ def collect(
     filter: PathFilter | None = None,
     adapter: ModuleAdapter | type[ModuleAdapter] | None = None,
     skip_enum_variants: bool = False,
+    *,
+    types: Types | None = None,
 ) -> list[TensorSnapshot]:
     """Snapshots of a module's tensors, in the module's order. Nothing is read or copied.
 
     module: a torch.nn.Module (parameters and persistent buffers), or a nested mapping of arrays and tensors.
     filter: sees the module's own names. The adapter is applied to what the filter lets through.
-    skip_enum_variants: leave components in CamelCase out of the names.
+    skip_enum_variants: leave enum variants out of the names: components in CamelCase that are alone in their place.
+    types: the types of layers, for an adapter that needs them and a module that does not have them: {"fc": "Linear"}. A
+        pattern matches the whole path of a layer, and None is a layer that the adapter leaves as it is.
     """
     check_filter(filter)
-    adapt = None if adapter is None else as_adapter(adapter).adapt
-    snapshots = []
-    for slot in _module.slots(module):
-        containers = getattr(slot.value, "containers", ()) or slot.containers
-        if filter is not None and not filter.matches(slot.path, containers):
-            continue
+    made = None if adapter is None else as_adapter(adapter)
+    return [
+        snapshot
+        for _, snapshot in collect_with_origins(module, filter, made, skip_enum_variants, _layer_types(types, made))
+    ]
+
+
+def collect_with_origins(
+    module: Any,
+    filter: PathFilter | None,
+    adapter: ModuleAdapter | None,
+    skip_enum_variants: bool,
+    types: LayerTypes | None,
+    *,
+    refuses_nothing: bool = False,
+) -> list[tuple[str, TensorSnapshot]]:
+    """What collect() gives, with the names that the tensors have in the module.
+
+    refuses_nothing: a filter that matches nothing of the module is an error.
+    """
+    slots = _module.slots(module)
+    if types is not None:
+        types.assign(slots)
+    chosen = [slot for slot in slots if filter is None or filter.matches(slot.path, _containers(slot))]
+    if refuses_nothing and filter is not None and slots and not chosen:
+        raise nothing_matches(filter, [slot.path for slot in slots], "saved")
+    if adapter is not None:
+        check_layers(chosen, adapter)
+    names = names_without_variants([slot.path for slot in slots]) if skip_enum_variants else {}
+    found = []
+    for slot in chosen:
         snapshot: TensorSnapshot | None = _module.snapshot_of(slot)
         assert snapshot is not None
-        if skip_enum_variants:
-            snapshot.full_path = without_variants(snapshot.full_path)
-        if adapt is not None:
-            snapshot = adapt(snapshot)
+        snapshot.full_path = names.get(slot.path, slot.path)
+        if adapter is not None:
+            snapshot = adapter.adapt(snapshot)
         if snapshot is not None:
-            snapshots.append(snapshot)
-    return snapshots
+            found.append((slot.path, snapshot))
+    return found
+
+
+def _containers(slot: _module.Slot) -> Sequence[str]:
+    return getattr(slot.value, "containers", ()) or slot.containers
+
+
+def _layer_types(types: Types | None, adapter: ModuleAdapter | None) -> LayerTypes | None:
+    if types is not None and adapter is None:
+        raise errors.make("invalid_argument", "types= says what layers an adapter works on; there is no adapter")
+    return None if adapter is None else make_layer_types(types, adapter)
 
 
 def apply(
@@ -54,6 +93,7 @@ def apply(
     adapter: ModuleAdapter | type[ModuleAdapter] | None = None,
     skip_enum_variants: bool = False,
     *,
+    types: Types | None = None,
     dtype_policy: _apply.DTypePolicy | None = None,
     zero_copy: bool = False,
     progress: Progress | bool | None = None,
@@ -61,15 +101,18 @@ def apply(
     """Sets the tensors of a module from snapshots of the same names; of several with one name the last counts, and in a mapping
     the keys are the names. What does not fit is reported in the result and left as it is, and so is what is missing.
 
+    types: the types of the module's layers, as for collect().
     dtype_policy: "cast" converts values to the parameter's type, "strict" makes a difference an error, "adopt" gives the
         parameter the snapshot's type. Unless given: "adopt" where the adapter changed the type, else "cast".
     zero_copy: parameters become views of the mapped file where a snapshot is of one.
     """
     check_filter(filter)
     sources = named(snapshots)
+    made = None if adapter is None else as_adapter(adapter)
     rules = _apply.Rules(
         filter=filter,
-        adapter=None if adapter is None else as_adapter(adapter),
+        adapter=made,
+        types=_layer_types(types, made),
         skip_enum_variants=skip_enum_variants,
         dtype_policy=_apply.check_policy(dtype_policy),
     )
@@ -121,8 +164,10 @@ class ModuleSnapshot:
         filter: PathFilter | None = None,
         adapter: ModuleAdapter | type[ModuleAdapter] | None = None,
         skip_enum_variants: bool = False,
+        *,
+        types: Types | None = None,
     ) -> list[TensorSnapshot]:
-        return collect(self, filter, adapter, skip_enum_variants)
+        return collect(self, filter, adapter, skip_enum_variants, types=types)
 
     def apply(
         self,

@@ -1,31 +1,30 @@
-"""Regular expressions as burn-store's users write them."""
+"""Regular expressions as users of Burn and of Python write them."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from . import errors
-
-# What Rust's regex crate spells differently.
-_SPELLINGS = (
-    (re.compile(r"(?<!\\)((?:\\\\)*)\(\?<(?=[A-Za-z_])"), r"\1(?P<"),
-    (re.compile(r"(?<!\\)((?:\\\\)*)\\z"), r"\1\\Z"),
-)
+from ._rust_regex import Unclear, to_python
 
 
-def compile_regex(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
-    """A pattern in Python's syntax or in that of Rust's regex crate. Raises InvalidArgument, a ValueError."""
+class Regex(NamedTuple):
+    text: str  # as the user wrote it
+    compiled: re.Pattern[str]
+
+
+def compile_regex(pattern: str | re.Pattern[str]) -> Regex:
+    """Text in the syntax of Rust's regex crate or in Python's, as _rust_regex explains; a compiled pattern stays as it is.
+    Raises InvalidArgument, a ValueError."""
     if isinstance(pattern, re.Pattern):
-        return pattern
+        return Regex(pattern.pattern, pattern)
     if not isinstance(pattern, str):
         raise TypeError(f"a regular expression is text, not {type(pattern).__name__}")
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        translated = pattern
-        for spelling, ours in _SPELLINGS:
-            translated = spelling.sub(ours, translated)
-        try:
-            return re.compile(translated)
-        except re.error:
-            raise errors.make("invalid_argument", f"{pattern!r} is not a regular expression: {error}") from None
+        return Regex(pattern, re.compile(to_python(pattern)))
+    except Unclear as error:
+        text = f"{pattern!r} is refused as a regular expression: {error}. re.compile(...) in its place means Python's syntax"
+        raise errors.make("invalid_argument", text) from None
+    except (re.error, OverflowError, RecursionError) as error:
+        raise errors.make("invalid_argument", f"{pattern!r} is not a regular expression: {error}") from None

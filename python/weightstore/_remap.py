@@ -6,24 +6,28 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from . import errors
 from ._indices import contiguous_names
-from ._regex import compile_regex
+from ._regex import Regex, compile_regex
 
 if TYPE_CHECKING:
     from ._snapshot import TensorSnapshot
 
 _Match = re.Match[str]
 
-# $$, ${anything}, $name: the longest run of letters, digits and underscores is the name.
-_REFERENCE = re.compile(r"\$(?:(\$)|\{([^}]*)\}|([0-9A-Za-z_]+))")
+# $$, ${anything}, $name: the longest run of letters, digits and underscores is the name. Also a brace that stays open.
+_REFERENCE = re.compile(r"\$(?:(\$)|\{([^}]*)\}|([0-9A-Za-z_]+)|(\{))")
 
 
 class KeyRemapper:
     """An ordered list of rules (regular expression, replacement). Each rule is applied to what those before it have made,
     and replaces all its matches.
 
-    A replacement refers to groups as `$1`, `${1}`, `$name` and `${name}`; `$$` is a dollar. Note that `$1_x` refers to a
-    group called "1_x"; write `${1}_x`. Groups that do not exist, or did not take part, are empty.
+    A replacement refers to groups as `$1`, `${1}`, `$name` and `${name}`; `$$` is a dollar. A group that did not take part in
+    the match is empty.
+
+    A rule that would make wrong names is an error. `$1_x` refers to a group called "1_x": write `${1}_x`. A backslash means
+    nothing in a replacement: write `$1` instead of `\\1`, and `.` instead of `\\.`.
 
     Methods that add a rule change the remapper and return it.
     """
@@ -31,7 +35,7 @@ class KeyRemapper:
     __slots__ = ("_rules",)
 
     def __init__(self) -> None:
-        self._rules: list[tuple[re.Pattern[str], str, Callable[[_Match], str]]] = []
+        self._rules: list[tuple[Regex, str, Callable[[_Match], str]]] = []
 
     @classmethod
     def from_patterns(cls, patterns: Iterable[tuple[str | re.Pattern[str], str]]) -> KeyRemapper:
@@ -41,10 +45,11 @@ class KeyRemapper:
         return remapper
 
     def add_pattern(self, pattern: str | re.Pattern[str], replacement: str) -> KeyRemapper:
-        """Adds a rule. A bad regular expression raises at once."""
+        """Adds a rule. A bad regular expression or replacement raises at once."""
         if not isinstance(replacement, str):
             raise TypeError(f"a replacement is text, not {type(replacement).__name__}")
-        self._rules.append((compile_regex(pattern), replacement, _expander(replacement)))
+        regex = compile_regex(pattern)
+        self._rules.append((regex, replacement, _expander(replacement, regex)))
         return self
 
     def clone(self) -> KeyRemapper:
@@ -56,11 +61,12 @@ class KeyRemapper:
         return not self._rules
 
     def to_regex_pairs(self) -> list[tuple[re.Pattern[str], str]]:
-        return [(pattern, replacement) for pattern, replacement, _ in self._rules]
+        """The rules, with the patterns compiled by Python's `re`."""
+        return [(regex.compiled, replacement) for regex, replacement, _ in self._rules]
 
     def rename(self, name: str) -> str:
-        for pattern, _, expand in self._rules:
-            name = _replace_all(pattern, expand, name)
+        for regex, _, expand in self._rules:
+            name = _replace_all(regex.compiled, expand, name)
         return name
 
     def remap(self, snapshots: Iterable[TensorSnapshot]) -> tuple[list[TensorSnapshot], list[tuple[str, str]]]:
@@ -68,7 +74,7 @@ class KeyRemapper:
         return _renamed(list(snapshots), self.rename)
 
     def __repr__(self) -> str:
-        rules = ", ".join(f"{pattern.pattern!r} -> {replacement!r}" for pattern, replacement, _ in self._rules)
+        rules = ", ".join(f"{regex.text!r} -> {replacement!r}" for regex, replacement, _ in self._rules)
         return f"<KeyRemapper {rules or 'without rules'}>"
 
 
@@ -88,41 +94,63 @@ def _renamed(
     return [snapshot.renamed(new) for snapshot, (new, _) in zip(snapshots, pairs, strict=True)], pairs
 
 
-def _expander(replacement: str) -> Callable[[_Match], str]:
+def _expander(replacement: str, regex: Regex) -> Callable[[_Match], str]:
+    if "\\" in replacement:
+        raise _bad(replacement, "a backslash means nothing there; write $1 for a group, and '.' for a dot")
     parts: list[str | tuple[int | str]] = []
     end = 0
     for reference in _REFERENCE.finditer(replacement):
         parts.append(replacement[end : reference.start()])
-        dollar, braced, bare = reference.groups()
+        dollar, braced, bare, unclosed = reference.groups()
         if dollar is not None:
             parts.append("$")
+        elif unclosed is not None:
+            raise _bad(replacement, "the brace after '$' is not closed; write $$ for a dollar")
         else:
-            group = bare if braced is None else braced
-            parts.append((int(group) if group.isascii() and group.isdigit() else group,))
+            text = bare if braced is None else braced
+            group = int(text) if text.isascii() and text.isdigit() else text
+            _check_group(replacement, regex, group, reference[0])
+            parts.append((group,))
         end = reference.end()
     parts.append(replacement[end:])
 
     def expand(match: _Match) -> str:
-        return "".join(part if isinstance(part, str) else _group(match, part[0]) for part in parts)
+        return "".join(part if isinstance(part, str) else match.group(part[0]) or "" for part in parts)
 
     return expand
 
 
-def _group(match: _Match, group: int | str) -> str:
-    try:
-        return match.group(group) or ""
-    except IndexError:
-        return ""
+def _check_group(replacement: str, regex: Regex, group: int | str, reference: str) -> None:
+    pattern = regex.compiled
+    if group in pattern.groupindex or (isinstance(group, int) and group <= pattern.groups):
+        return
+    numbers = [f"${number}" for number in range(1, pattern.groups + 1)]
+    known = ", ".join(["$0", *numbers, *(f"${name}" for name in pattern.groupindex)])
+    why = f"{reference} refers to group {group!r}, which {regex.text!r} does not have; it has {known}"
+    # The longest group that the text begins with is most probably meant.
+    text = str(group)
+    begins = [name for name in (*map(str, range(pattern.groups + 1)), *pattern.groupindex) if text.startswith(name)]
+    if isinstance(group, str) and begins and not reference.startswith("${"):
+        meant = max(begins, key=len)
+        why += f". Write ${{{meant}}}{text[len(meant) :]}"
+    raise _bad(replacement, f"{why}. $$ is a dollar")
+
+
+def _bad(replacement: str, why: str) -> errors.StoreError:
+    return errors.make("invalid_argument", f"the replacement {replacement!r}: {why}")
 
 
 def _replace_all(pattern: re.Pattern[str], expand: Callable[[_Match], str], name: str) -> str:
-    """As re.sub(), but without replacing the nothing right after a match: Rust's regex does not find it."""
+    """As re.sub(), except for empty matches: as in Rust, there is none right after another match, and what follows an empty
+    match is searched from the next character on."""
     made = []
-    end = 0
-    previous = -1
-    for match in pattern.finditer(name):
-        if match.start() == match.end() == previous:
+    start = 0
+    end = -1  # of the match before
+    copied = 0
+    while start <= len(name) and (match := pattern.search(name, start)) is not None:
+        if match.end() == match.start() == end:
+            start += 1
             continue
-        made += [name[end : match.start()], expand(match)]
-        end = previous = match.end()
-    return "".join(made) + name[end:] if made else name
+        made += [name[copied : match.start()], expand(match)]
+        start = end = copied = match.end()
+    return "".join(made) + name[copied:]

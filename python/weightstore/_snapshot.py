@@ -19,6 +19,10 @@ HOLDERS = frozenset(
 )
 
 
+def _innermost_layer(containers: Sequence[str]) -> str | None:
+    return next((name for name in reversed(containers) if name not in HOLDERS), None)
+
+
 class _Described:
     """What is known of a tensor without its values."""
 
@@ -89,6 +93,7 @@ class TensorSnapshot(_Described):
         param_id: int | None = None,
         layer: str | None = None,
     ) -> None:
+        """layer: see Slot.layer."""
         self.full_path = full_path
         self._source = source
         self.containers = tuple(containers)
@@ -100,11 +105,11 @@ class TensorSnapshot(_Described):
         """A snapshot of a numpy array, a torch tensor, a DeferredTensor or a TensorHandle."""
         from ._module import source_of
 
-        return cls(full_path, source_of(value, full_path), containers=containers)
+        return cls(full_path, source_of(value, full_path), containers=containers, layer=_innermost_layer(containers))
 
     @classmethod
     def from_data(cls, full_path: str, data: TensorData, *, containers: Sequence[str] = ()) -> TensorSnapshot:
-        return cls(full_path, data._source, containers=containers)
+        return cls(full_path, data._source, containers=containers, layer=_innermost_layer(containers))
 
     # ---- what is known -------------------------------------------------------------------------------------------
 
@@ -144,8 +149,8 @@ class TensorSnapshot(_Described):
     @property
     def module_type(self) -> str | None:
         """The class of the layer that owns the tensor, lists and dicts of layers aside; for a subclass of a torch.nn class
-        that class's name. None when it is not known."""
-        return self._layer or next((name for name in reversed(self.containers) if name not in HOLDERS), None)
+        that class's name. None if it is not known: arrays and files do not say what layers their tensors belong to."""
+        return self._layer or None
 
     # ---- values --------------------------------------------------------------------------------------------------
 
@@ -182,6 +187,11 @@ class TensorSnapshot(_Described):
         name = self.dtype if dtype is None else _dtypes.stored_name(dtype)
         size = self.shape if shape is None else tuple(shape)
         return self._copy(self._path, _sources.Produced(name, size, lambda: function(self.to_data())))
+
+    def _in_layer(self, layer: str | None) -> TensorSnapshot:
+        made = self._copy(self._path, self._source)
+        made._layer = layer
+        return made
 
     def _copy(self, full_path: str, source: Source) -> TensorSnapshot:
         return TensorSnapshot(full_path, source, containers=self.containers, param_id=self.param_id, layer=self._layer)

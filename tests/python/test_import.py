@@ -45,7 +45,7 @@ for kind in (BurnpackStore, SafetensorsStore):
     store.collect_from({{"a": {{"w": np.arange(3.0)}}}})
     for zero_copy in (True, False):
         target = {{"a": {{"w": np.zeros(3, "f4")}}}}
-        result = store.zero_copy(zero_copy).with_from_adapter(BurnToPyTorchAdapter()).apply_to(target)
+        result = store.zero_copy(zero_copy).with_from_adapter(BurnToPyTorchAdapter(), types={{"a": "Linear"}}).apply_to(target)
         assert result.applied == ["a.w"], result
         assert target["a"]["w"].tolist() == [0, 1, 2]
 print("torch" in sys.modules and sys.modules["torch"])

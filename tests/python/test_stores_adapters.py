@@ -220,6 +220,31 @@ def test_float_cast():
         FloatCastAdapter("float33")
 
 
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("bf16", "BF16"),
+        ("bfloat16", "BF16"),
+        ("float16", "F16"),
+        ("fp16", "F16"),
+        ("f16", "F16"),
+        ("half", "F16"),
+        ("float32", "F32"),
+        ("fp32", "F32"),
+        ("f32", "F32"),
+        ("float64", "F64"),
+        ("fp64", "F64"),
+        ("f64", "F64"),
+        ("f4", "F32"),  # numpy's: four bytes
+        ("F32", "F32"),
+        (np.float16, "F16"),
+        (torch.float64, "F64"),
+    ],
+)
+def test_names_of_float_types(name, stored):
+    assert FloatCastAdapter(name).dtype == stored
+
+
 def test_a_cast_by_an_adapter_is_adopted():
     model = nn.Linear(2, 2)
     store = SafetensorsStore.from_bytes(None)

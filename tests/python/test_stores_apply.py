@@ -151,9 +151,12 @@ def test_against_a_simple_model(source, target, chosen, torch_side):
     values = {name: np.full(shape, i + 1.0) for i, (name, shape) in enumerate(source.items())}
     make = (lambda shape: torch.zeros(shape, dtype=torch.float64)) if torch_side else np.zeros
     module = {name: make(shape) for name, shape in target.items()}
-    result = (
-        saved(values).with_filter(PathFilter.from_paths(chosen)).validate(False).allow_partial(True).apply_to(module)
-    )
+    store = saved(values).with_filter(PathFilter.from_paths(chosen)).validate(False).allow_partial(True)
+    if target and chosen.isdisjoint(target):
+        with pytest.raises(errors.InvalidArgument, match="matches none"):
+            store.apply_to(module)
+        return
+    result = store.apply_to(module)
     found = [name for name in target if name in source]
     fitting = [name for name in found if name in chosen and source[name] == target[name]]
     assert result.applied == fitting

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Iterator
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 
 from support.stores import saved
 from weightstore import (
+    ApplyError,
     ApplyResult,
     BurnpackStore,
     MissingTensor,
@@ -43,6 +46,11 @@ def test_the_parts_of_a_result():
     assert target["a"].tolist() == [1, 1]
     assert target["b"].tolist() == [0, 0]
     assert target["filtered"].tolist() == [0]
+
+
+def test_type_checkers_let_errors_be_unpacked():
+    # An unpacked object gives all its parts one type: that of the iterator. Only Any fits both the path and the error.
+    assert get_type_hints(ApplyError.__iter__)["return"] == Iterator[Any]
 
 
 def test_a_parameter_that_is_filtered_and_absent_is_missing():

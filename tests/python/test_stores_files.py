@@ -259,3 +259,11 @@ def test_booleans_for_a_release_of_burn(write_raw):
     assert b"dtype\xa1dBoolfNative" in new.get_bytes()
     with pytest.raises(errors.InvalidArgument, match=r"'0\.22'"):
         new.for_burn("1.0")
+
+
+def test_a_wrong_size_of_shards_raises_at_once(tmp_path):
+    store = SafetensorsStore.from_file(tmp_path / "x.safetensors")
+    for size in ("lots", "5 parsecs", 0, -1):
+        with pytest.raises(errors.SafetensorsError, match="size"):
+            store.max_shard_size(size)
+    store.max_shard_size("9KB").max_shard_size(9000)

@@ -32,6 +32,22 @@ def test_exact_names_win_where_they_find_as_much():
     assert indices(["fc.0", "fc.2"], ["fc.0", "fc.1", "fc.2"]) == {"fc.0": "fc.0", "fc.2": "fc.2"}
 
 
+def test_the_order_does_not_tell_which_layer_is_which():
+    """Where layers may have been added, left out or shifted, only exact names count."""
+    for sources, targets in [
+        ([0, 1, 2, 3], [0, 2, 4]),  # more elements than the module has
+        ([0, 2, 4], [0, 1]),
+        ([12, 13, 14], [0, 1, 2]),  # another part of a longer list
+        ([0, 1, 2], [1, 2, 3]),
+        ([0, 2, 5], [0, 3, 6]),  # gaps on both sides
+        ([7], [0]),
+    ]:
+        exact = {f"l.{i}.w": f"l.{i}.w" for i in set(sources) & set(targets)}
+        assert indices([f"l.{i}.w" for i in sources], [f"l.{i}.w" for i in targets]) == exact
+    # "7" and "07" are one number: there is no order.
+    assert indices(["l.0.w", "l.7.w", "l.07.w"], ["l.0.w", "l.1.w", "l.2.w"]) == {"l.0.w": "l.0.w"}
+
+
 def test_each_list_is_judged_by_itself():
     found = indices(["a.0", "a.3", "b.1", "b.2"], ["a.0", "a.1", "b.1", "b.2"])
     assert found == {"a.0": "a.0", "a.1": "a.3", "b.1": "b.1", "b.2": "b.2"}
@@ -53,6 +69,25 @@ def test_a_variant_the_module_has_stays():
     assert variants(["f.BaseConv.w", "f.w"], ["f.BaseConv.w", "x"]) == {"f.BaseConv.w": "f.BaseConv.w"}
 
 
+def test_a_variant_is_never_found_for_another_variant():
+    assert variants(["heads.Cat.w", "heads.Bird.w"], ["heads.Cat.w", "heads.Dog.w"]) == {"heads.Cat.w": "heads.Cat.w"}
+    assert variants(["heads.Bird.w"], ["heads.Dog.w"]) == {}
+    assert variants(["heads.Bird.Inner.w"], ["heads.Inner.w"]) == {}  # Inner stands where Bird stands
+
+
+def test_a_place_with_several_children_is_no_enum():
+    assert variants(["heads.Cat.w", "heads.Bird.w"], ["heads.w"]) == {}
+    assert variants(["heads.Cat.w", "heads.Bird.b"], ["heads.w", "heads.b"]) == {}
+    assert variants(["heads.w"], ["heads.Cat.w", "heads.Bird.w"]) == {}
+    assert variants(["heads.Cat.w", "heads.scale"], ["heads.w", "heads.scale"]) == {"heads.scale": "heads.scale"}
+
+
+def test_variants_on_both_sides_in_different_places():
+    assert variants(["f.One.g.w"], ["f.g.Two.w"]) == {"f.g.Two.w": "f.One.g.w"}
+    assert variants(["f.One.Two.w"], ["f.One.w"]) == {"f.One.w": "f.One.Two.w"}
+    assert variants(["f.One.Two.w"], ["f.w"]) == {"f.w": "f.One.Two.w"}
+
+
 def test_first_and_last_components_are_no_variants():
     assert variants(["Model.w"], ["w"]) == {}
     assert variants(["f.Weight"], ["f"]) == {}
@@ -63,9 +98,10 @@ def test_variants_and_indices_together():
     assert found == {"f.0.w": "f.Base.0.w", "f.1.w": "f.Base.2.w"}
 
 
-def test_hostile_depth_is_passed_over():
+def test_hostile_depth_is_found_by_exact_names_only():
     deep = "a." + "Bb." * 50_000 + "w"
     assert match([deep], ["a.w"], indices=True, variants=True) == {}
+    assert match([deep], ["a.w", deep], indices=True, variants=True) == {deep: deep}
 
 
 def test_what_looks_like_a_variant():
@@ -95,5 +131,6 @@ def test_whatever_is_found_is_there(sources, targets, by_index, by_variant):
     assert set(found) <= targets
     assert set(found.values()) <= sources
     assert len(found) >= len(sources & targets)
+    assert len(set(found.values())) == len(found)
     if not by_index:
         assert all(found[name] == name for name in sources & targets)

@@ -14,6 +14,8 @@ from weightstore import (
     PathFilter,
     PytorchStore,
     SafetensorsStore,
+    apply,
+    collect,
     errors,
 )
 
@@ -33,8 +35,6 @@ def test_filters_on_load(kind):
     assert len(result.applied) == 4
     _, result = load(saved(t4(), kind).with_filter(PathFilter().with_regex("bias")))
     assert result.applied == ["bias"]
-    _, result = load(saved(t4(), kind).with_filter(PathFilter()))
-    assert (result.applied, len(result.skipped)) == ([], 4)
     _, result = load(saved(t4(), kind).with_predicates([lambda path, container: container == "dict.dict"]))
     assert result.applied == ["nested.gamma", "nested.beta"]
     _, result = load(saved(t4(), kind).with_regexes(["^w", "^b"]))
@@ -49,6 +49,50 @@ def test_filters_on_save(kind):
     store = kind.from_bytes(None).with_predicate(lambda path, container: container == "dict" and "w" in path)
     store.collect_from(t4())
     assert store.keys() == ["weight"]
+
+
+@both
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda store: store.with_regex(r"^nestd\."),
+        lambda store: store.with_full_path("nested"),
+        lambda store: store.with_predicate(lambda path, container: False),
+        lambda store: store.with_regexes([]),
+        lambda store: store.with_filter(PathFilter()),
+    ],
+)
+def test_a_filter_that_matches_nothing_is_an_error(kind, choose, tmp_path):
+    target = t4(zero=True)
+    store = choose(saved(t4(), kind).allow_partial(True).validate(False))
+    with pytest.raises(
+        errors.InvalidArgument, match="none of the module's 4 tensors, so nothing would be loaded: .*Filter"
+    ):
+        store.apply_to(target)
+    assert target["weight"].tolist() == [[0, 0], [0, 0]]
+    path = tmp_path / "x.bin"
+    with pytest.raises(errors.InvalidArgument, match="nothing would be saved.*begin with: weight, bias, nested"):
+        choose(kind.from_file(path)).collect_from(t4())
+    assert not path.exists()
+
+
+@both
+def test_the_filter_that_matches_nothing_is_named(kind):
+    with pytest.raises(errors.InvalidArgument, match=r"regex '\^nestd\$' or path 'wieght'"):
+        kind.from_bytes(None).with_regex("^nestd$").with_full_path("wieght").collect_from(t4())
+
+
+@both
+def test_an_empty_module_has_nothing_to_match(kind):
+    store = kind.from_bytes(None).with_regex("x")
+    store.collect_from({})
+    assert store.keys() == []
+    assert store.apply_to({}).applied == []
+
+
+def test_collect_and_apply_may_choose_nothing():
+    assert collect(t4(), PathFilter.none()) == []
+    assert len(apply(t4(), collect(t4()), PathFilter.none()).skipped) == 4
 
 
 @both
@@ -98,9 +142,28 @@ def test_collisions_name_both_sources(kind):
             errors.InvalidArgument, match=r"'(nested\.gamma|weight)' and '(nested\.gamma|weight)'.*'same'"
         ):
             store.collect_from(t4()) if store._data is None else store.keys()
+    store = kind.from_bytes(None).skip_enum_variants(True).with_key_remapping("[0-9]", "")
+    with pytest.raises(errors.InvalidArgument, match=r"'a1\.One\.w' and 'a2\.Two\.w' would both be named 'a\.w'"):
+        store.collect_from({"a1": {"One": {"w": np.zeros(1)}}, "a2": {"Two": {"w": np.zeros(1)}}})
+
+
+@both
+def test_saving_leaves_out_variants_and_keeps_dicts_of_modules(kind):
+    module = {
+        "act": {"Relu": {"Inner": {"w": np.ones(1)}}},
+        "heads": {"Cat": {"w": np.full(1, 2.0)}, "Bird": {"w": np.full(1, 3.0)}},
+    }
     store = kind.from_bytes(None).skip_enum_variants(True)
-    with pytest.raises(errors.StoreError, match=r"'a\.One\.w' and 'a\.Two\.w'|'a\.w'"):
-        store.collect_from({"a": {"One": {"w": np.zeros(1)}, "Two": {"w": np.zeros(1)}}})
+    store.collect_from(module)
+    assert store.keys() == ["act.w", "heads.Bird.w", "heads.Cat.w"]
+    for array in (module["act"]["Relu"]["Inner"], *module["heads"].values()):
+        array["w"][...] = 0
+    assert store.apply_to(module).missing == []
+    assert [head["w"][0] for head in module["heads"].values()] == [2, 3]
+    # The whole module says what an enum is, not what the filter leaves of it.
+    store = kind.from_bytes(None).skip_enum_variants(True).with_regex("Cat")
+    store.collect_from(module)
+    assert store.keys() == ["heads.Cat.w"]
 
 
 @both

@@ -80,8 +80,8 @@ def test_filters_and_renaming():
     assert store.keys() == ["linear1.bias", "linear1.weight", "linear2.bias", "linear2.weight"]
     store = saved(source.state_dict()).with_predicate(lambda path, _: "bias" not in path)
     assert store.apply_to(TwoLayers()).skipped == ["fc1.bias", "fc2.bias"]
-    with pytest.raises(errors.TensorNotFound):
-        saved({"fc1.weight": source.fc1.weight}).with_regex("nothing").apply_to(TwoLayers())
+    with pytest.raises(errors.TensorNotFound, match="a filter does not make them optional"):
+        saved({"fc1.weight": source.fc1.weight}).with_regex("^fc1.weight$").apply_to(TwoLayers())
 
 
 def test_gaps_between_indices():
@@ -122,6 +122,40 @@ def test_enum_variants():
         store.skip_enum_variants(False).apply_to(module)
     assert store.skip_enum_variants(True).apply_to(module).missing == []
     assert saved({"feature.weight": torch.ones(2)}).apply_to(module).applied == ["feature.BaseConv.weight"]
+
+
+@pytest.mark.parametrize("kind", [PytorchStore, SafetensorsStore])
+def test_the_weights_of_one_variant_do_not_go_into_another(kind):
+    def network(*heads):
+        return nn.ModuleDict({"heads": nn.ModuleDict({name: nn.Linear(2, 2) for name in heads})})
+
+    source, target = network("Cat", "Bird"), network("Cat", "Dog")
+    if kind is PytorchStore:
+        store = saved(source.state_dict())
+    else:
+        store = SafetensorsStore.from_bytes(None)
+        store.collect_from(source)
+    store.skip_enum_variants(True)
+    before = target.heads.Dog.weight.clone()
+    with pytest.raises(errors.TensorNotFound, match="heads.Dog.weight") as caught:
+        store.apply_to(target)
+    assert caught.value.result.missing == ["heads.Dog.bias", "heads.Dog.weight"]
+    assert caught.value.result.unused == ["heads.Bird.bias", "heads.Bird.weight"]
+    result = store.allow_partial(True).apply_to(target)
+    assert result.applied == ["heads.Cat.weight", "heads.Cat.bias"]
+    assert torch.equal(target.heads.Dog.weight, before)
+
+
+def test_another_part_of_a_list_is_missing_not_renumbered():
+    def layers(*indices):
+        return {"layers": {str(i): {"weight": torch.full((2,), float(i))} for i in indices}}
+
+    target = layers(0, 1, 2)
+    with pytest.raises(errors.TensorNotFound, match=r"differ only in their numbers: map_indices_contiguous\(True\)"):
+        saved(layers(12, 13, 14)).apply_to(target)
+    assert target["layers"]["0"]["weight"][0] == 0
+    assert saved(layers(12, 13, 14)).map_indices_contiguous(True).apply_to(target).missing == []
+    assert target["layers"]["0"]["weight"][0] == 12
 
 
 def test_no_adapter_unless_asked_for():

@@ -12,6 +12,7 @@ from .. import errors
 from .._adapters import ModuleAdapter, as_adapter
 from .._apply import DTypePolicy, check_policy
 from .._filter import PathFilter, Predicate, check_filter
+from .._layers import LayerTypes, Types, make_layer_types
 from .._progress import Progress
 from .._remap import KeyRemapper
 
@@ -25,6 +26,7 @@ class Builder(ABC):
         self._filter: PathFilter | None = None
         self._remapper = KeyRemapper()
         self._from_adapter: ModuleAdapter | None = None
+        self._from_types: LayerTypes | None = None
         self._top_level_key: str | None = None
         self._allow_partial = False
         self._validate = True
@@ -58,7 +60,8 @@ class Builder(ABC):
         return self._filter
 
     def with_filter(self, filter: PathFilter | None) -> Self:
-        """Replaces the filter. An empty one matches nothing; None is no filter."""
+        """Replaces the filter; None removes it. A filter that matches none of the module's tensors, such as an empty one, is an
+        error when the store saves or loads."""
         check_filter(filter)
         self._filter = None if filter is None else filter.clone()
         return self
@@ -123,14 +126,18 @@ class Builder(ABC):
         return self._changed()
 
     def skip_enum_variants(self, skip: bool) -> Self:
-        """Components in CamelCase between the first and the last of a name: loading, they may be there in the file and not in
-        the module, or the other way round; saving, they are left out."""
+        """Whether to pass over enum variants: components in CamelCase, between the first and the last of a name.
+
+        Loading passes over a variant that only the file or only the module has. The other side must have no variant in the
+        same place, and the variant must be alone in its place. Saving leaves all such components out."""
         self._skip_enum_variants = bool(skip)
         return self
 
     def map_indices_contiguous(self, map: bool | Literal["auto"]) -> Self:
-        """Whether gaps in numbered names are closed on loading: `fc.0, fc.2, fc.4` becomes `fc.0, fc.1, fc.2`. "auto": only
-        where the module's own names are not found without."""
+        """Whether loading closes gaps in numbered names: `fc.0, fc.2, fc.4` becomes `fc.0, fc.1, fc.2`.
+
+        "auto" leaves the names as they are, and matches a list in order if one side counts 0, 1, 2, ..., the other side has
+        gaps between its elements, and both have as many elements."""
         if map not in (True, False, "auto"):
             raise errors.make(
                 "invalid_argument",
@@ -147,9 +154,18 @@ class Builder(ABC):
 
     # ---- values --------------------------------------------------------------------------------------------------
 
-    def with_from_adapter(self, adapter: ModuleAdapter | type[ModuleAdapter]) -> Self:
-        """Changes tensors on their way from the file into a module."""
-        self._from_adapter = as_adapter(adapter)
+    def with_from_adapter(self, adapter: ModuleAdapter | type[ModuleAdapter], *, types: Types | None = None) -> Self:
+        """Changes tensors on their way from the file into a module.
+
+        types: the types of the module's layers, for an adapter that needs them and a module that does not have them (a dict of
+        arrays): {"fc": "Linear", "layers.[0-9]+.norm": "LayerNorm"}. A pattern matches the whole path of a layer: the name
+        of a tensor without its last component. The first pattern that matches counts; None is a layer that the adapter leaves
+        as it is. Every layer needs a type.
+        """
+        made = as_adapter(adapter)
+        with self._placing():
+            self._from_types = make_layer_types(types, made)
+        self._from_adapter = made
         return self
 
     def dtype_policy(self, policy: DTypePolicy) -> Self:

@@ -57,17 +57,17 @@ class BurnpackStore(WritingStore):
         with self._placing():
             return self._read().file.scalars
 
-    def _plan(self, snapshots: Iterable[TensorSnapshot]) -> _core.Writer:
-        planned = list(snapshots)
-        files = [s._source.file for s in planned if isinstance(s._source, FileTensor) and s.dtype in _DIFFERS]
+    def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
+        planned = list(collected)
+        files = [s._source.file for _, s in planned if isinstance(s._source, FileTensor) and s.dtype in _DIFFERS]
         self._needed_burn = max((file._reader.dialect for file in files), default=_OLDEST)
         return super()._plan(planned)
 
     def _format_options(self) -> dict[str, Any]:
         return {"burn": self._burn or max(self._needed_burn, _OLDEST)}
 
-    def _id(self, snapshot: TensorSnapshot) -> int | None:
-        return default_id(snapshot.full_path) if snapshot.param_id is None else snapshot.param_id
+    def _id(self, origin: str, snapshot: TensorSnapshot) -> int | None:
+        return default_id(origin) if snapshot.param_id is None else snapshot.param_id
 
     def _add_scalars(self, writer: _core.Writer) -> None:
         for name, value in self._scalars.items():

@@ -189,12 +189,13 @@ class ReadingStore(Builder):
             rules = _apply.Rules(
                 filter=self._filter,
                 adapter=self._from_adapter,
+                types=self._from_types,
                 skip_enum_variants=self._skip_enum_variants,
                 match_indices=self._map_indices == "auto",
                 dtype_policy=self._dtype_policy,
                 aliases=contents.aliases,
             )
-            plan = _apply.make_plan(module, contents.snapshots, rules)
+            plan = _apply.make_plan(module, contents.snapshots, rules, refuses_nothing=True)
             self._check(plan.result)
             with reporting(self._progress) as report:
                 _commit.commit(plan, zero_copy=self._zero_copy, progress=report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 from .. import _save, errors
+from .._sizes import parse_size
 from ._writing import WritingStore
 
 
@@ -27,6 +28,8 @@ class SafetensorsStore(WritingStore):
         """Saving to a path, a larger file becomes shards of at most "5GB" (or so many bytes) and an index."""
         if self._path is None:
             raise errors.make("invalid_argument", "a store over bytes is never sharded", format=self._format)
+        with self._placing():
+            parse_size(size)
         self._max_shard_size = size
         return self
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 
 from .. import _core, _module, _save, errors
 from .._adapters import ModuleAdapter, as_adapter
-from .._module_snapshot import collect, named
+from .._layers import LayerTypes, Types, make_layer_types
+from .._module_snapshot import collect_with_origins, named
 from .._snapshot import TensorSnapshot
 from .._sources import TensorValue
 from ._reading import ReadingStore, collision
@@ -22,6 +23,7 @@ class WritingStore(ReadingStore):
     def __init__(self, path: str | None, data: Any) -> None:
         super().__init__(path, data)
         self._to_adapter: ModuleAdapter | None = None
+        self._to_types: LayerTypes | None = None
         self._metadata: dict[str, str] = dict(self._default_metadata)
         self._describes = True
         self._overwrite = False
@@ -35,9 +37,16 @@ class WritingStore(ReadingStore):
 
     # ---- options -------------------------------------------------------------------------------------------------
 
-    def with_to_adapter(self, adapter: ModuleAdapter | type[ModuleAdapter]) -> Self:
-        """Changes tensors on their way from a module into the file."""
-        self._to_adapter = as_adapter(adapter)
+    def with_to_adapter(self, adapter: ModuleAdapter | type[ModuleAdapter], *, types: Types | None = None) -> Self:
+        """Changes tensors on their way from a module into the file.
+
+        types: the types of the module's layers, for an adapter that needs them and a module that does not have them (a dict of
+        arrays, the snapshots of a file). See with_from_adapter().
+        """
+        made = as_adapter(adapter)
+        with self._placing():
+            self._to_types = make_layer_types(types, made)
+        self._to_adapter = made
         return self
 
     def metadata(self, key: str, value: str) -> Self:
@@ -96,22 +105,25 @@ class WritingStore(ReadingStore):
     def _no_bytes(self, why: str) -> errors.StoreError:
         return errors.make("invalid_argument", f"there are no bytes to give: {why}", format=self._format)
 
-    def _collected(self, module: Any) -> list[TensorSnapshot]:
+    def _collected(self, module: Any) -> list[tuple[str, TensorSnapshot]]:
+        """Names in the module, and what is saved of them."""
         if not (isinstance(module, Mapping) or _module.is_torch_module(module)) and isinstance(module, Iterable):
             module = named(module)
-        return collect(module, self._filter, self._to_adapter, self._skip_enum_variants)
+        return collect_with_origins(
+            module, self._filter, self._to_adapter, self._skip_enum_variants, self._to_types, refuses_nothing=True
+        )
 
-    def _plan(self, snapshots: Iterable[TensorSnapshot]) -> _core.Writer:
+    def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
         writer = _core.Writer()
         metadata = dict(self._metadata)
         origins: dict[str, str] = {}
         written: dict[Any, str] = {}
         below = "" if self._top_level_key is None else self._top_level_key + "."
-        for snapshot in snapshots:
+        for origin, snapshot in collected:
             name = below + self._remapper.rename(snapshot.full_path)
             if name in origins:
-                raise collision(name, origins[name], snapshot.full_path)
-            origins[name] = snapshot.full_path
+                raise collision(name, origins[name], origin)
+            origins[name] = origin
             source = snapshot._source
             if self._ties_once and isinstance(source, TensorValue) and source.tensor.device.type != "meta":
                 kept = written.setdefault(_module.identity(source.tensor), name)
@@ -120,7 +132,7 @@ class WritingStore(ReadingStore):
                         metadata.setdefault(name, kept)
                     continue
             try:
-                source.add_to(writer, name, self._id(snapshot), self._format)
+                source.add_to(writer, name, self._id(origin, snapshot), self._format)
             except errors.StoreError as error:
                 if error.tensor is None:
                     error.tensor = name
@@ -130,7 +142,8 @@ class WritingStore(ReadingStore):
         self._add_scalars(writer)
         return writer
 
-    def _id(self, snapshot: TensorSnapshot) -> int | None:
+    def _id(self, origin: str, snapshot: TensorSnapshot) -> int | None:
+        """The parameter id to write. origin: the name in the module, which no renaming changes."""
         return None
 
     def _add_scalars(self, writer: _core.Writer) -> None:
