@@ -90,12 +90,12 @@ class Column {
   PageRef new_page(std::uint64_t expected_pages);
 
   PageShape shape_;
-  std::uint32_t rows_ = 0;  // rows that there are pages for, of which the last may have room for more
   io::FreshPages* fresh_;
   std::vector<PageRef> pages_;
   std::vector<std::byte*> data_;  // of pages_, one step nearer
   SharedMutableBytes slab_;       // what is left of the last one
   bool huge_slab_ = false;        // it lies on huge pages
+  std::uint32_t rows_ = 0;        // that there are pages for; the last page may have room for more
 };
 
 }  // namespace weightstore::sharded
