@@ -2,13 +2,14 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <limits>
 #include <span>
-#include <sstream>
 #include <utility>
 
+#include "element_memory.h"
 #include "tensor_bridge.h"
 #include "weightstore/error.h"
 
@@ -41,33 +42,31 @@ std::string sizes_text(at::IntArrayRef sizes) {
   return text + "]";
 }
 
-// Whether it has elements in memory that can be asked for.
-bool is_dense(const at::Tensor& tensor) {
-  return tensor.defined() && !tensor.is_nested() && tensor.layout() == at::kStrided && tensor.device().is_cpu();
-}
-
-// What a tensor is, for those who expected another.
+// Type, shape and device, for an error message.
 std::string text_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return "None";
-  if (tensor.is_nested()) return "nested";
-  std::ostringstream text;
-  if (tensor.layout() != at::kStrided) {
-    text << tensor.layout();
-  } else {
-    text << c10::toString(tensor.scalar_type()) << " " << sizes_text(tensor.sizes()) << " on " << tensor.device().str();
-  }
-  return text.str();
+  return c10::str(c10::toString(tensor.scalar_type()), " ", sizes_text(tensor.sizes()), " on ", tensor.device().str());
 }
 
-// The values as they look, in plain memory.
-at::Tensor plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
+// Throws unless the elements lie in memory. `what` says which tensor it is.
+void require_elements(const std::string& what, const at::Tensor& tensor) {
+  if (const auto why = why_no_memory(tensor)) throw invalid(what + ": the tensor " + *why);
+}
+
+// The values as they look, in row-major memory.
+at::Tensor plain(const std::string& what, const at::Tensor& tensor) {
+  if (is_plain_memory(tensor)) return tensor;
+  at::Tensor copy = tensor.resolve_conj().resolve_neg().contiguous();
+  require_elements(what, copy);  // a subclass may answer with anything
+  return copy;
+}
 
 // Ids in plain memory, kept alive by the tensor.
 at::Tensor checked_ids(const at::Tensor& ids, const char* what = "ids") {
-  if (!is_dense(ids) || ids.scalar_type() != c10::ScalarType::Long || ids.dim() != 1) {
+  require_elements(what, ids);
+  if (!ids.device().is_cpu() || ids.scalar_type() != c10::ScalarType::Long || ids.dim() != 1) {
     throw invalid(std::string(what) + " are " + text_of(ids) + "; expected int64 of one dimension on the CPU");
   }
-  return plain(ids);
+  return plain(what, ids);
 }
 
 std::span<const std::int64_t> span_of(const at::Tensor& ids) {
@@ -80,13 +79,17 @@ std::vector<std::int64_t> row_sizes(const SlotInfo& slot, std::int64_t count) {
   return sizes;
 }
 
+std::string values_of(const SlotInfo& slot) { return "values of slot '" + printable(slot.name) + "'"; }
+
 void check_values(const at::Tensor& values, const SlotInfo& slot, std::int64_t count) {
+  require_elements(values_of(slot), values);
   const auto sizes = row_sizes(slot, count);
-  if (is_dense(values) && dtype_of(values.scalar_type()) == slot.dtype && values.sizes() == at::IntArrayRef(sizes)) {
+  if (values.device().is_cpu() && dtype_of(values.scalar_type()) == slot.dtype &&
+      values.sizes() == at::IntArrayRef(sizes)) {
     return;
   }
-  throw invalid("values of slot '" + printable(slot.name) + "' are " + text_of(values) + "; expected " +
-                std::string(name_of(slot.dtype)) + " " + sizes_text(sizes) + " on the CPU");
+  throw invalid(values_of(slot) + " are " + text_of(values) + "; expected " + std::string(name_of(slot.dtype)) + " " +
+                sizes_text(sizes) + " on the CPU");
 }
 
 ConstBytes bytes_of(const at::Tensor& tensor) {
@@ -193,15 +196,15 @@ at::Tensor HashTable::lookup_out(const at::Tensor& ids, bool insert, at::Tensor 
 
 at::Tensor HashTable::lookup_into(const at::Tensor& checked_ids, bool insert, const at::Tensor& out) {
   at::Tensor rows = new_tensor({checked_ids.numel()}, c10::ScalarType::Long);
-  table_->lookup(span_of(checked_ids), insert,
-                 {rows.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(rows.numel())}, writable_bytes(out));
+  const std::span numbers(rows.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(rows.numel()));
+  table_->lookup(span_of(checked_ids), insert, numbers, writable_bytes(out));
   return rows;
 }
 
 void HashTable::insert(const at::Tensor& ids, const at::Tensor& embeddings) {
   const at::Tensor checked = checked_ids(ids);
   check_values(embeddings, slot_info(0), checked.numel());
-  const at::Tensor values = plain(embeddings);
+  const at::Tensor values = plain("embeddings", embeddings);
   table_->insert(span_of(checked), bytes_of(values));
 }
 
@@ -230,7 +233,7 @@ std::int64_t HashTable::write_slot(const std::string& name, const at::Tensor& id
   const at::Tensor checked = checked_ids(ids);
   const std::size_t slot = table_->slot_index(name);
   check_values(values, slot_info(slot), checked.numel());
-  const at::Tensor own = plain(values);
+  const at::Tensor own = plain("values", values);
   return static_cast<std::int64_t>(table_->write_slot(slot, span_of(checked), bytes_of(own)));
 }
 
@@ -246,7 +249,7 @@ std::int64_t HashTable::write_slot_rows(const std::string& name, const at::Tenso
   const at::Tensor checked = checked_ids(rows, "row numbers");
   const std::size_t slot = table_->slot_index(name);
   check_values(values, slot_info(slot), checked.numel());
-  const at::Tensor own = plain(values);
+  const at::Tensor own = plain("values", values);
   return static_cast<std::int64_t>(table_->write_slot_rows(slot, span_of(checked), bytes_of(own)));
 }
 

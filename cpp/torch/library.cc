@@ -79,6 +79,7 @@ void register_checkpoints(torch::Library& m) {
            {torch::arg("shard_index"), torch::arg("shard_num"), torch::arg("parallel"), torch::arg("path")})
       .def("configure", &SaverHolder::configure, "", {torch::arg("options")})
       .def("make_write_blocks", &SaverHolder::make_write_blocks, "", {torch::arg("hashtables"), torch::arg("tensors")})
+      .def("check_tensors", &SaverHolder::check_tensors, "", {torch::arg("tensors")})
       .def("save", &SaverHolder::save, "", {torch::arg("blocks")})
       .def("give_up", &SaverHolder::give_up, "", {torch::arg("why")})
       .def("progress", &SaverHolder::progress)

@@ -2,12 +2,12 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
-#include <c10/util/StringUtil.h>
 
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "element_memory.h"
 #include "last_error.h"
 #include "tensor_bridge.h"
 #include "weightstore/error.h"
@@ -17,21 +17,7 @@ namespace {
 
 // Throws for what has no memory, or is expanded.
 void check_target(const std::string& name, const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.is_nested()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                std::string(tensor.defined() ? "is nested" : "is None") + "; expected a dense tensor")
-        .in_tensor(name);
-  }
-  if (tensor.layout() != at::kStrided) {
-    throw Error(ErrorCode::kUnsupported,
-                c10::str("has the layout ", tensor.layout(), "; only dense tensors are loaded into"))
-        .in_tensor(name);
-  }
-  if (tensor.device().is_meta()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "is on the meta device, without memory to load into; give it some with to_empty()")
-        .in_tensor(name);
-  }
+  require_memory(name, tensor);
   if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
     throw Error(ErrorCode::kInvalidArgument,
                 "is expanded: several of its elements are one in memory; load into a clone() of it")
@@ -57,8 +43,8 @@ struct ChangeNotice {
 LoaderHolder::LoaderHolder(std::string path, std::int64_t parallel, TableDict tables, TensorDict tensors)
     : path_(std::move(path)), parallel_(parallel), tables_(std::move(tables)), tensors_(std::move(tensors)) {
   guarded([&] {
-    Staged staged;
-    core(staged);
+    Targets targets;
+    core(targets);
   });
 }
 
@@ -66,47 +52,47 @@ void LoaderHolder::configure(const std::string& options) {
   guarded([&] { options_ = load_options_from_json(options, options_); });
 }
 
-weightstore::Loader LoaderHolder::core(Staged& staged) const {
-  std::vector<std::shared_ptr<weightstore::HashTable>> tables;
-  for (const auto& entry : tables_) tables.push_back(entry.value()->core());
-  std::vector<LoadTarget> targets;
+weightstore::Loader LoaderHolder::core(Targets& targets) const {
+  std::vector<LoadTarget> core_targets;
   for (const auto& entry : tensors_) {
     check_target(entry.key(), entry.value());
     at::Tensor tensor = entry.value().detach();
-    if (!is_plain_memory(tensor)) {
+    require_memory(entry.key(), tensor);  // a subclass may answer detach() with anything
+    if (is_plain_memory(tensor)) {
+      targets.direct.push_back({entry.key(), tensor});
+    } else {
       at::Tensor copy =
           at::empty(tensor.sizes(), tensor.options().device(at::kCPU).memory_format(at::MemoryFormat::Contiguous));
-      staged.emplace_back(tensor, copy);
+      targets.staged.push_back({entry.key(), tensor, copy});
       tensor = copy;
     }
     const TensorInfo info = info_of(entry.key(), tensor);
-    targets.push_back(
+    core_targets.push_back(
         {info.name,
          info.dtype,
          info.shape,
          {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<std::size_t>(tensor.nbytes())}});
   }
-  return {path_, parallel_, std::move(tables), std::move(targets)};
+  return {path_, parallel_, core_tables(tables_), std::move(core_targets)};
 }
 
 std::string LoaderHolder::default_load_info() const {
   return guarded([&] {
-    Staged staged;
-    return core(staged).default_load_info();
+    Targets targets;
+    return core(targets).default_load_info();
   });
 }
 
 void LoaderHolder::load(const std::string& info) {
   guarded([&] {
-    Staged staged;
-    weightstore::Loader loader = core(staged);
-    for (auto& [target, copy] : staged) copy.copy_(target);  // what is not loaded stays as it is
+    Targets targets;
+    weightstore::Loader loader = core(targets);
     LoadOptions options = options_;
     options.progress = progress_.begin();
     loader.configure(std::move(options));
     const ChangeNotice notice{tensors_};
-    loader.load(info);
-    for (auto& [target, copy] : staged) target.copy_(copy);
+    const std::vector<std::string> loaded = loader.load(info);
+    put_back(targets.staged, targets.direct, {loaded.begin(), loaded.end()});
   });
 }
 

@@ -11,14 +11,16 @@
 #include <vector>
 
 #include "job_progress.h"
-#include "saver.h"
+#include "staged_targets.h"
+#include "table_dict.h"
 #include "weightstore/loader.h"
 
 namespace weightstore::torch_bridge {
 
 // Thread-compatible, except for progress() and cancel(), which are for other threads while load() runs. Tensors may
 // have any strides that give each element its own memory, and be on any device that has some; those that are not
-// row-major on the CPU are loaded by way of a copy. To autograd a load is an in-place change of all of them.
+// row-major on the CPU are loaded by way of a copy, and only change when the load succeeds. Tensors may share memory as
+// put_back() says. To autograd a load is an in-place change of all of them.
 class LoaderHolder : public torch::CustomClassHolder {
  public:
   LoaderHolder(std::string path, std::int64_t parallel, TableDict tables, TensorDict tensors);
@@ -33,11 +35,13 @@ class LoaderHolder : public torch::CustomClassHolder {
   void cancel() { progress_.cancel(); }
 
  private:
-  // A tensor, and row-major memory on the CPU in its stead.
-  using Staged = std::vector<std::pair<at::Tensor, at::Tensor>>;
+  struct Targets {
+    std::vector<StagedTarget> staged;
+    std::vector<DirectTarget> direct;
+  };
 
-  // A loader into the tensors' memory, or into that of `staged`, which has nothing in it yet.
-  weightstore::Loader core(Staged& staged) const;
+  // A loader into the tensors' memory, or into that of `targets.staged`, which has nothing in it yet.
+  weightstore::Loader core(Targets& targets) const;
 
   const std::string path_;
   const std::int64_t parallel_;

@@ -30,17 +30,21 @@ void SaverHolder::configure(const std::string& options) {
 
 BlockList SaverHolder::make_write_blocks(const TableDict& tables, const TensorDict& tensors) const {
   return guarded([&] {
-    std::vector<std::shared_ptr<weightstore::HashTable>> core_tables;
-    for (const auto& entry : tables) core_tables.push_back(entry.value()->core());
     std::vector<NewTensor> core_tensors;
     if (saver_.shard_index() == 0) {
       for (const auto& entry : tensors) core_tensors.push_back(new_tensor(entry.key(), entry.value()));
     }
     BlockList blocks;
-    for (WriteBlock& block : saver_.make_write_blocks(core_tables, std::move(core_tensors))) {
+    for (WriteBlock& block : saver_.make_write_blocks(core_tables(tables), std::move(core_tensors))) {
       blocks.push_back(c10::make_intrusive<BlockHolder>(std::move(block)));
     }
     return blocks;
+  });
+}
+
+void SaverHolder::check_tensors(const TensorDict& tensors) const {
+  guarded([&] {
+    for (const auto& entry : tensors) checked_for_safetensors(entry.key(), entry.value());
   });
 }
 

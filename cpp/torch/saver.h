@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "hash_table.h"
 #include "job_progress.h"
+#include "table_dict.h"
 #include "weightstore/saver.h"
 
 namespace weightstore::torch_bridge {
@@ -35,8 +35,6 @@ class BlockHolder : public torch::CustomClassHolder {
   const weightstore::WriteBlock block_;
 };
 
-using TableDict = c10::Dict<std::string, c10::intrusive_ptr<HashTable>>;
-using TensorDict = c10::Dict<std::string, at::Tensor>;
 using BlockList = std::vector<c10::intrusive_ptr<BlockHolder>>;
 
 // Thread-compatible, except for progress() and cancel(), which are for other threads while save() runs.
@@ -50,6 +48,8 @@ class SaverHolder : public torch::CustomClassHolder {
   // Tables are captured as they are now. Dense tensors on the CPU are not copied: they must stay as they are until they
   // are saved.
   BlockList make_write_blocks(const TableDict& tables, const TensorDict& tensors) const;
+  // Throws what make_write_blocks() would throw about the tensors, without copying any.
+  void check_tensors(const TensorDict& tensors) const;
   void save(const BlockList& blocks);
 
   // As Saver::give_up().

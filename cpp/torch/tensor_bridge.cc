@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "element_memory.h"
 #include "weightstore/error.h"
 
 namespace weightstore::torch_bridge {
@@ -96,17 +97,7 @@ std::vector<std::int64_t> sizes_of(const TensorInfo& info) {
 }
 
 TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
-  if (!tensor.defined()) throw Error(ErrorCode::kInvalidArgument, "is None; expected a tensor").in_tensor(name);
-  if (tensor.is_nested()) {
-    throw Error(ErrorCode::kUnsupported, "nested tensors cannot be saved; save those they are made of").in_tensor(name);
-  }
-  if (tensor.is_mkldnn()) {
-    throw Error(ErrorCode::kUnsupported, "mkldnn tensors cannot be saved; save to_dense() of it").in_tensor(name);
-  }
-  if (tensor.layout() != at::kStrided) {
-    throw Error(ErrorCode::kUnsupported, "sparse tensors cannot be saved; save their indices and values")
-        .in_tensor(name);
-  }
+  require_memory(name, tensor);
   const auto dtype = dtype_of(tensor.scalar_type());
   if (!dtype) {
     throw Error(ErrorCode::kUnsupported,
@@ -132,18 +123,21 @@ bool is_plain_memory(const at::Tensor& tensor) {
          !tensor.is_neg();
 }
 
-NewTensor new_tensor(const std::string& name, const at::Tensor& tensor) {
-  const TensorInfo info = info_of(name, tensor);
+TensorInfo checked_for_safetensors(const std::string& name, const at::Tensor& tensor) {
+  TensorInfo info = info_of(name, tensor);
   if (!in_safetensors(info.dtype)) {
     throw Error(ErrorCode::kUnsupported, "SafeTensors has no elements of " + std::string(name_of(info.dtype)) +
                                              (tensor.is_complex() ? "; save torch.view_as_real() of it" : ""))
         .in_tensor(name);
   }
-  if (tensor.device().is_meta()) {
-    throw Error(ErrorCode::kInvalidArgument, "is on the meta device: it has a shape but no values").in_tensor(name);
-  }
+  return info;
+}
+
+NewTensor new_tensor(const std::string& name, const at::Tensor& tensor) {
+  const TensorInfo info = checked_for_safetensors(name, tensor);
   const auto owner =
       std::make_shared<const at::Tensor>(tensor.device().is_cpu() ? tensor.detach() : tensor.detach().cpu());
+  require_memory(name, *owner);  // a subclass may answer detach() and cpu() with anything
   const auto* data = static_cast<const std::byte*>(owner->const_data_ptr());
   std::shared_ptr<ByteProducer> bytes;
   if (is_plain_memory(*owner)) {

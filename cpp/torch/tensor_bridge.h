@@ -29,15 +29,19 @@ c10::ScalarType require_scalar_type(const TensorInfo& info);
 // Error(kUnsupported) where they do not fit torch's signed sizes.
 std::vector<std::int64_t> sizes_of(const TensorInfo& info);
 
-// Name, type and shape as a file would have them. Throws Error(kUnsupported) for types that no file format has.
+// Name, type and shape as a file would have them. Throws Error(kInvalidArgument) for a tensor without memory
+// (element_memory.h) and Error(kUnsupported) for types that no file format has.
 TensorInfo info_of(const std::string& name, const at::Tensor& tensor);
+
+// The same for a SafeTensors file: throws Error(kUnsupported) for types that only other formats have. Everything that
+// can be wrong with a tensor to be saved is found here, without copying it.
+TensorInfo checked_for_safetensors(const std::string& name, const at::Tensor& tensor);
 
 // True when the tensor's elements lie in CPU memory in row-major order, as they are.
 bool is_plain_memory(const at::Tensor& tensor);
 
 // The tensor as the Writer takes it, by value whatever its strides. Memory on the CPU is not copied: it is read when it
-// is written, and kept alive until then. Throws Error(kUnsupported) for tensors that are not dense and types that
-// SafeTensors does not have.
+// is written, and kept alive until then. Throws as checked_for_safetensors() does.
 NewTensor new_tensor(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace weightstore::torch_bridge

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from . import errors
 
@@ -19,6 +20,25 @@ def memory_range(tensor: torch.Tensor) -> tuple[int, int]:
     return begin, begin + (last + 1) * tensor.element_size()
 
 
+def has_memory(tensor: torch.Tensor) -> bool:
+    """False for a dense tensor whose elements are in no memory of its own: a DTensor, a FakeTensor or another subclass that
+    wraps its values, or one whose storage was freed or shrunk. Tensors of other devices and without elements pass."""
+    if tensor.device.type != "cpu" or tensor.numel() == 0:
+        return True
+    storage = tensor.untyped_storage()
+    pointer = _pointer(tensor, storage)
+    return pointer != 0 and memory_range(tensor)[1] <= pointer + storage.nbytes()
+
+
+def _pointer(tensor: torch.Tensor, storage: torch.UntypedStorage) -> int:
+    if isinstance(tensor, FakeTensor):
+        return 0  # torch warns about the question
+    try:
+        return storage.data_ptr()
+    except RuntimeError:
+        return 0  # a wrapper's storage has none
+
+
 def shared_groups(tensors: Mapping[str, torch.Tensor]) -> list[set[str]]:
     """Names in groups that overlap in memory, transitively. Parts of one storage that do not overlap are apart."""
     storages: defaultdict[tuple[torch.device, int, int], list[tuple[int, int, str]]] = defaultdict(list)
@@ -26,8 +46,9 @@ def shared_groups(tensors: Mapping[str, torch.Tensor]) -> list[set[str]]:
         if tensor.device.type == "meta" or tensor.layout != torch.strided:
             continue
         storage = tensor.untyped_storage()
-        if storage.data_ptr() != 0 and storage.nbytes() != 0:
-            storages[tensor.device, storage.data_ptr(), storage.nbytes()].append((*memory_range(tensor), name))
+        pointer = _pointer(tensor, storage)
+        if pointer != 0 and storage.nbytes() != 0:
+            storages[tensor.device, pointer, storage.nbytes()].append((*memory_range(tensor), name))
 
     groups: list[set[str]] = []
     for ranges in storages.values():

@@ -7,9 +7,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import _interruptible, _torch_library
+from . import _checkpoint_arguments, _interruptible, _torch_library
 from ._progress import Progress, check
-from ._saver import _as_dict
 from ._torch_errors import translated
 
 if TYPE_CHECKING:
@@ -20,9 +19,10 @@ class Loader:
     """Loads a checkpoint of `Saver`, of RecIS, or a Hugging Face set of shards, into tables and tensors that are there.
 
     checkpoint_path: the directory, the index, or a single file.
-    hashtables: name to `torch.classes.store.HashTable`. Rows are added, or overwrite those of the same id; ids outside of
-        a table's slice are passed over, so that any number of shards may load.
-    tensors: name to tensor, or (name, tensor) pairs; filled in place. No tensor may have the name of a table.
+    hashtables: name to `torch.classes.store.HashTable`; the key must be the table's `name()`. Rows are added, or overwrite
+        those of the same id; ids outside of a table's slice are passed over, so that any number of shards may load.
+    tensors: name to tensor, or (name, tensor) pairs; filled in place. No tensor may have the name of a table. Tensors may
+        share memory, as tied weights do, if the checkpoint has the same values for what they share.
     filter_func: gets the load info, {destination: {source: [columns]}}, and returns what is to be loaded.
     strict: what is missing in the checkpoint, or there and not among the targets, is an error.
     verify: compare the checksums of what is read; what has none is an error.
@@ -50,13 +50,17 @@ class Loader:
         check(progress)
         with translated():
             self._impl = torch.classes.store.Loader(
-                os.fspath(checkpoint_path), parallel, dict(hashtables or {}), _as_dict(tensors)
+                _checkpoint_arguments.path_text(checkpoint_path),
+                parallel,
+                _checkpoint_arguments.tables_by_name(hashtables),
+                _checkpoint_arguments.tensors_by_name(tensors),
             )
             self._impl.configure(json.dumps({"strict": strict, "verify": verify}))
 
     def default_load_info(self) -> dict[str, Any]:
         """What `load` gives to filter_func."""
-        info: dict[str, Any] = json.loads(self._impl.default_load_info())
+        with translated():
+            info: dict[str, Any] = json.loads(self._impl.default_load_info())
         return info
 
     def load(self) -> None:
@@ -73,7 +77,7 @@ class CheckpointReader:
 
         _torch_library.load()
         with translated():
-            self._impl = torch.classes.store.CheckpointReader(os.fspath(path))
+            self._impl = torch.classes.store.CheckpointReader(_checkpoint_arguments.path_text(path))
 
     def tensor_names(self) -> list[str]:
         names: list[str] = self._impl.list_tensor_names()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _interruptible, _torch_library, errors
+from . import _checkpoint_arguments, _interruptible, _torch_library, errors
 from ._progress import Progress, check
 from ._torch_errors import translated
 
@@ -24,7 +24,7 @@ class Saver:
     """One shard's side of a save. Every shard makes one and calls `save`; the checkpoint is complete, and replaces the one
     before it, when shard 0's `save` returns.
 
-    hashtables: name to `torch.classes.store.HashTable`; each shard saves its own.
+    hashtables: name to `torch.classes.store.HashTable`; each shard saves its own. The key must be the table's `name()`.
     tensors: name to tensor, or (name, tensor) pairs; shard 0 saves them for all.
     filter_func: gets the list of blocks (`tensor_name()`, `slice_info()`, `nbytes()`, `dtype()`, `shape()`, `kind()`) and
         returns those to be saved.
@@ -69,8 +69,8 @@ class Saver:
         _torch_library.load()
         self._shard_index = shard_index
         self._shard_num = shard_num
-        self._hashtables = dict(hashtables or {})
-        self._tensors = _as_dict(tensors)
+        self._hashtables = _checkpoint_arguments.tables_by_name(hashtables)
+        self._tensors = _checkpoint_arguments.tensors_by_name(tensors)
         self._filter_func = filter_func
         self._attempt = None if attempt is None else str(attempt)
         self._progress = progress
@@ -91,7 +91,9 @@ class Saver:
         self._staging: dict[str, torch.Tensor] = {}
         self._running: Future[None] | None = None
         with translated():
-            self._impl = torch.classes.store.Saver(shard_index, shard_num, parallel, os.fspath(path))
+            self._impl = torch.classes.store.Saver(
+                shard_index, shard_num, parallel, _checkpoint_arguments.path_text(path)
+            )
             self._configure(self._attempt or "")
 
     def save(self) -> None:
@@ -158,13 +160,14 @@ class Saver:
     def _staged(self) -> dict[str, torch.Tensor]:
         import torch
 
-        for name, tensor in self._tensors.items():
-            if not _has_values(tensor):
-                self._impl.make_write_blocks({}, {name: tensor})  # says why not
-            known = self._staging.get(name)
-            if known is None or known.shape != tensor.shape or known.dtype != tensor.dtype:
-                self._staging[name] = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
-            self._staging[name].copy_(tensor.detach())
+        self._impl.check_tensors(self._tensors)
+        # Outside of inference mode: what is made inside of it can never be written to outside.
+        with torch.inference_mode(False), torch.no_grad():
+            for name, tensor in self._tensors.items():
+                known = self._staging.get(name)
+                if known is None or known.shape != tensor.shape or known.dtype != tensor.dtype:
+                    self._staging[name] = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+                self._staging[name].copy_(tensor.detach())
         return {name: self._staging[name] for name in self._tensors}
 
 
@@ -172,27 +175,3 @@ def split_sparse_dense_state_dict(state: Mapping[str, Any]) -> tuple[dict[str, A
     """A state dict's tables, and everything else."""
     sparse = {name: value for name, value in state.items() if hasattr(value, "hashtable_tag")}
     return sparse, {name: value for name, value in state.items() if name not in sparse}
-
-
-def _has_values(tensor: Any) -> bool:
-    import torch
-
-    return (
-        isinstance(tensor, torch.Tensor)
-        and tensor.layout is torch.strided
-        and not tensor.is_quantized
-        and not tensor.is_meta
-    )
-
-
-def _as_dict(tensors: Mapping[str, Any] | Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
-    if tensors is None:
-        return {}
-    if isinstance(tensors, Mapping):
-        return dict(tensors)
-    result: dict[str, Any] = {}
-    for name, tensor in tensors:
-        if name in result:
-            raise errors.make("invalid_argument", "is given twice", tensor=name, format="checkpoint")
-        result[name] = tensor
-    return result

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _core, _dtypes, errors
+from . import _aliases, _core, _dtypes, errors
 
 if TYPE_CHECKING:
     from ._core import Memory
@@ -94,6 +94,14 @@ def add_tensor(writer: _core.Writer, name: str, tensor: torch.Tensor, param_id: 
     if tensor.device.type != "cpu":
         writer.add_deferred(name, dtype, shape, lambda: cpu_bytes(tensor), param_id)
         return
+    if not _aliases.has_memory(tensor):
+        raise errors.make(
+            "invalid_argument",
+            "has no memory of its own: it is a DTensor, a FakeTensor or another subclass that wraps its values, or its "
+            "storage was freed; pass to_local() or full_tensor() of it, or a clone() from before",
+            tensor=name,
+            format=format,
+        )
     item_bytes = tensor.element_size()
     if lies_ready(tensor):
         writer.add_memory(name, dtype, shape, tensor.data_ptr(), tensor.numel() * item_bytes, tensor, param_id)

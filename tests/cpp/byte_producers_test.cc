@@ -212,6 +212,14 @@ TEST(conjugation_flips_imaginary_parts) {
   for (std::size_t i = 0; i < 50; ++i) CHECK(both[i] == -std::conj(values[i % 10 * 5 + i / 10]));
 }
 
+TEST(bytes_at_a_null_pointer_are_refused) {
+  const std::byte* const null = nullptr;
+  CHECK(CHECK_THROWS(Error, resident_bytes({null, 4})).code() == ErrorCode::kInvalidArgument);
+  CHECK(CHECK_THROWS(Error, strided_bytes({null, 4, {2}, {8}})).code() == ErrorCode::kInvalidArgument);
+  CHECK_EQ(resident_bytes({null, std::size_t{0}})->size(), 0u);
+  CHECK_EQ(strided_bytes({null, 4, {2, 0}, {8, 4}})->size(), 0u);
+}
+
 TEST(senseless_arrays_are_refused) {
   const std::byte data{};
   CHECK_THROWS(Error, strided_bytes({&data, 0, {}, {}}));

@@ -34,6 +34,41 @@ TEST(unknown_ids_have_no_row_unless_they_are_inserted) {
   CHECK_EQ(table.size(), 2u);
 }
 
+TEST(a_null_pointer_is_not_a_buffer_that_is_not_wanted) {
+  HashTable table(options(1));
+  table.insert(Ids{1, 2}, bytes_of(Floats{1, 2}));
+  const std::span<const std::int64_t> no_ids(static_cast<const std::int64_t*>(nullptr), 2);
+  const ConstBytes no_bytes(static_cast<const std::byte*>(nullptr), 8);
+  const MutableBytes no_output(static_cast<std::byte*>(nullptr), 8);
+  const std::span<std::int64_t> no_rows(static_cast<std::int64_t*>(nullptr), 2);
+  const std::span<std::uint8_t> no_answers(static_cast<std::uint8_t*>(nullptr), 2);
+  const Ids ids{1, 2};
+  Floats out(2);
+  const auto into = std::as_writable_bytes(std::span(out));
+  const auto refused = [](auto call) {
+    const Error error = CHECK_THROWS(Error, call());
+    return error.code() == ErrorCode::kInvalidArgument;
+  };
+  CHECK(refused([&] { table.lookup(ids, false, {}, no_output); }));
+  CHECK(refused([&] { table.lookup(ids, true, no_rows, into); }));
+  CHECK(refused([&] { table.lookup(no_ids, false, {}, into); }));
+  CHECK(refused([&] { table.lookup(ids, false, {}, MutableBytes{}); }));  // too small, not "not wanted"
+  CHECK(refused([&] { table.insert(ids, no_bytes); }));
+  CHECK(refused([&] { table.insert(no_ids, bytes_of(out)); }));
+  CHECK(refused([&] { table.erase(no_ids); }));
+  CHECK(refused([&] { table.contains(ids, no_answers); }));
+  CHECK(refused([&] { table.read_slot(0, ids, no_output); }));
+  CHECK(refused([&] { table.write_slot(0, ids, no_bytes); }));
+  CHECK(refused([&] { table.read_slot_rows(0, ids, no_output); }));
+  CHECK(refused([&] { table.write_slot_rows(0, no_ids, bytes_of(out)); }));
+  CHECK(refused([&] { table.touch(no_ids, 1); }));
+  CHECK(refused([&] { table.load_rows(0, ids, std::vector<HashTable::SlotBytes>{{0, no_bytes}}); }));
+  CHECK(lookup(table, ids, 1) == (Floats{1, 2}));
+  table.lookup({}, true, std::span<std::int64_t>{}, MutableBytes{});  // nothing of nothing
+  table.lookup(Ids{3}, true, std::nullopt, std::nullopt);
+  CHECK_EQ(table.size(), 3u);
+}
+
 TEST(of_equal_ids_in_a_batch_the_last_wins_and_there_is_one_row) {
   HashTable table(options(1));
   Ids ids;

@@ -255,6 +255,48 @@ TEST(names_that_cannot_live_together_are_refused_before_anything_is_written) {
   CHECK(!std::filesystem::exists(dir / "never"));
 }
 
+TEST(recis_has_what_recis_reads) {
+  const TempDir dir;
+  Saver saver(0, 1, 2, dir / "never");
+  saver.configure(recis());
+  const auto refusal = [&](const Tables& tables, std::vector<NewTensor> tensors) {
+    return CHECK_THROWS(Error, saver.save(saver.make_write_blocks(tables, std::move(tensors))));
+  };
+  for (const DType dtype : {DType::kU16, DType::kU32, DType::kU64, DType::kF8_E4M3, DType::kF8_E5M2, DType::kC64}) {
+    const Error dense_error = refusal({}, {dense("w", dtype, {0}, "")});
+    CHECK_EQ(dense_error.tensor(), "w");
+    CHECK(std::string(dense_error.what()).find("RecIS cannot read elements of") != std::string::npos);
+    const auto user = table("user", 2, 0, 1);
+    user->add_slot("moment", {2}, dtype);
+    CHECK_EQ(refusal({user}, {}).tensor(), "user@moment");
+  }
+  CHECK_EQ(refusal({}, {dense("a^b", DType::kU8, {1}, "x")}).tensor(), "a^b");
+  CHECK_EQ(refusal({table("a^b", 2, 0, 1)}, {}).tensor(), "a^b@id");
+  const auto slot = table("user", 2, 0, 1);
+  slot->add_slot("m^v", {2}, DType::kF32);
+  CHECK_EQ(refusal({slot}, {}).tensor(), "user@m^v");
+  CHECK(!std::filesystem::exists(dir / "never"));
+}
+
+TEST(recis_has_rows_of_one_number_as_recis_has_them) {
+  const TempDir dir;
+  const auto user = table("user", 2, 0, 1);
+  fill(*user, {1, 2, 3}, 2);
+  user->touch(std::vector<std::int64_t>{1, 2}, 7);
+  Saver saver(0, 1, 1, dir.path());
+  saver.configure(recis());
+  saver.save(saver.make_write_blocks(Tables{user}, {}));
+  CHECK_EQ(entries(dir / "model-000000-of-000001.safetensors"),
+           "user.id/part_0_1 I64 [3] 0-24; user.embedding/part_0_1 F32 [3,2] 24-48; "
+           "user.version/part_0_1 I64 [3,1] 48-72; user.freq/part_0_1 I64 [3,1] 72-96; ");
+  const auto back = table("user", 2, 0, 1);
+  back->touch({}, 0);
+  Loader loader(dir.path(), 1, {back}, {});
+  loader.load(loader.default_load_info());
+  CHECK(table_values::read_slot<std::int64_t>(*back, 1, {1, 2, 3}) == (std::vector<std::int64_t>{7, 7, 0}));
+  CHECK_EQ(back->evict_older(1), std::uint64_t{1});
+}
+
 TEST(parts_that_do_not_fit_together_do_not_replace_a_checkpoint) {
   using Part = std::pair<Tables, std::vector<NewTensor>>;
   const auto sliced = [](BucketRange slice, DType dtype = DType::kF32, std::size_t rows = 3) {
@@ -318,6 +360,11 @@ TEST(arguments_are_checked) {
   CHECK_THROWS(Error, Saver(2, 2, 1, "x"));
   CHECK_THROWS(Error, Saver(-1, 2, 1, "x"));
   CHECK_THROWS(Error, Saver(0, 1, 0, "x"));
+  const std::string cut("a\0b", 3);
+  CHECK(CHECK_THROWS(Error, Saver(0, 1, 1, cut)).code() == ErrorCode::kInvalidArgument);
+  CHECK(CHECK_THROWS(Error, Loader(cut, 1, {}, {})).code() == ErrorCode::kInvalidArgument);
+  CHECK(CHECK_THROWS(Error, CheckpointReader(std::filesystem::path(cut))).code() == ErrorCode::kInvalidArgument);
+  CHECK_THROWS(Error, Saver(0, 1, 1, "x").make_write_blocks(Tables{nullptr}, {}));
   CHECK_THROWS(Error, save_options_from_json(R"({"layouts":"plain"})"));
   CHECK_THROWS(Error, save_options_from_json(R"({"layout":"flat"})"));
   CHECK_THROWS(Error, save_options_from_json(R"({"attempt":"a/b"})"));

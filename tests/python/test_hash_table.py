@@ -1,6 +1,8 @@
 """torch.classes.store.HashTable, eagerly and inside TorchScript."""
 
+import os
 import re
+import signal
 import threading
 import time
 from pathlib import Path
@@ -304,24 +306,24 @@ def test_errors_say_what_was_expected() -> None:
 def test_arguments_that_are_no_dense_tensors() -> None:
     table = make_table(4)
     values = torch.zeros(1, 4)
-    with pytest.raises(RuntimeError, match="ids are None; expected int64 of one dimension"):
+    with pytest.raises(RuntimeError, match="ids: the tensor is None; expected a tensor"):
         table.lookup(None, True)
-    with pytest.raises(RuntimeError, match="ids are Sparse; expected int64 of one dimension"):
+    with pytest.raises(RuntimeError, match="ids: the tensor has the layout Sparse"):
         table.contains(ids_of(1).to_sparse())
-    with pytest.raises(RuntimeError, match="row numbers are None"):
+    with pytest.raises(RuntimeError, match="row numbers: the tensor is None"):
         table.read_slot_rows("embedding", None)
     for value, found in (
-        (None, "None"),
-        (values.to_sparse(), "Sparse"),
-        (values.to_mkldnn(), "Mkldnn"),
-        (torch.nested.nested_tensor([values]), "nested"),
+        (None, "is None"),
+        (values.to_sparse(), "has the layout Sparse"),
+        (values.to_mkldnn(), "is an mkldnn tensor"),
+        (torch.nested.nested_tensor([values]), "is nested"),
     ):
         for call in (
             lambda value: table.insert(ids_of(1), value),
             lambda value: table.lookup_out(ids_of(1), True, value),
             lambda value: table.write_slot("embedding", ids_of(1), value),
         ):
-            with pytest.raises(RuntimeError, match=rf"values of slot 'embedding' are {found}; expected F32 \[1, 4\]"):
+            with pytest.raises(RuntimeError, match=f"values of slot 'embedding': the tensor {found}"):
                 call(value)
     assert table.size() == 0
 
@@ -361,3 +363,33 @@ def test_other_threads_run_meanwhile() -> None:
         thread.join()
     assert table.size() == 2**19
     assert progress > 10
+
+
+def test_a_forked_child_uses_a_table_that_threads_of_the_parent_use() -> None:
+    # Few rows: torch works on large tensors with threads of its own, which do not survive a fork.
+    table, ids = make_table(8), torch.arange(1000) * 977
+    table.insert(ids, torch.ones(1000, 8))
+    stop = threading.Event()
+
+    def work(call: Any) -> None:
+        while not stop.is_set():
+            call()
+
+    calls = [lambda: table.insert(ids, torch.ones(1000, 8)), table.snapshot, lambda: table.lookup(ids, False)]
+    threads = [threading.Thread(target=work, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(60)
+                good = bool(table.lookup(ids, False)[1].eq(1).all())
+                table.insert(ids, torch.full((1000, 8), 2.0))
+                os._exit(0 if good and table.snapshot().size() == 1000 else 1)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

@@ -32,7 +32,7 @@ def test_a_table_and_a_tensor_of_one_name(checkpoint: Path, tmp_path: Path) -> N
     for layout in ("plain", "recis"):
         with pytest.raises(weightstore.InvalidArgument, match="'user': a table and a tensor are both called so"):
             weightstore.Saver(
-                path=tmp_path / "n", hashtables={"u": table}, tensors={"user": tensor}, layout=layout
+                path=tmp_path / "n", hashtables={"user": table}, tensors={"user": tensor}, layout=layout
             ).save()
 
 

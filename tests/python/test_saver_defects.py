@@ -58,15 +58,20 @@ def test_children_above_the_sign_bit_are_saved(tmp_path: Path, layout: str) -> N
     table = make_table(1, children=children)
     high = (4093 << 52) - (1 << 64)  # as a signed number
     table.insert(torch.tensor([high | 5, 5]), torch.tensor([[1.0], [2.0]]))
-    weightstore.Saver(0, 1, 4, tmp_path, {"all": table}, filter_func=keep_two, layout=layout).save()
+    weightstore.Saver(0, 1, 4, tmp_path, {"user": table}, filter_func=keep_two, layout=layout).save()
     loaded = make_table(1, children=children)
-    weightstore.Loader(tmp_path, {"all": loaded}, filter_func=lambda info: {"child4093": info["child4093"]}).load()
+    weightstore.Loader(tmp_path, {"user": loaded}, filter_func=lambda info: {"child4093": info["child4093"]}).load()
     assert loaded.ids().tolist() == [high | 5]
     assert loaded.lookup(torch.tensor([high | 5]), False)[1].tolist() == [[1.0]]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int32, torch.complex64, torch.float8_e4m3fn])
+@pytest.mark.parametrize(
+    ("layout", "dtype"),
+    [
+        *((layout, dtype) for layout in LAYOUTS for dtype in (torch.bfloat16, torch.float16, torch.int32)),
+        *(("plain", dtype) for dtype in (torch.complex64, torch.float8_e4m3fn)),  # RecIS cannot read these
+    ],
+)
 def test_tables_of_other_types(tmp_path: Path, layout: str, dtype: Any) -> None:
     table, loaded = make_table(2, dtype), make_table(2, dtype)
     rows = torch.tensor([[1.0, 2.0], [3.0, -4.0]]).to(dtype)
@@ -81,7 +86,7 @@ def test_tables_of_other_types(tmp_path: Path, layout: str, dtype: Any) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_scalars_of_every_table_are_kept(tmp_path: Path, layout: str) -> None:
     steps = {f"{name}.adam_step": torch.tensor([step]) for step, name in enumerate(["user", "item", "user.sub"])}
-    save(tmp_path, layout, {"u": make_table(name="user"), "i": make_table(name="item")}, steps)
+    save(tmp_path, layout, {"user": make_table(name="user"), "item": make_table(name="item")}, steps)
     loaded = {name: torch.full((1,), -1) for name in steps}
     weightstore.Loader(tmp_path, tensors=loaded, strict=False).load()
     assert loaded == steps

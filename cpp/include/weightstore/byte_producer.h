@@ -31,7 +31,7 @@ class ByteProducer {
   virtual void finished() {}
 };
 
-// Bytes that stay where they are until the write is done.
+// Bytes that stay where they are until the write is done. A null pointer with a size is Error(kInvalidArgument).
 std::shared_ptr<ByteProducer> resident_bytes(ConstBytes bytes, std::shared_ptr<const void> owner = nullptr);
 
 // `fill` is called as ByteProducer::fill is.
@@ -43,7 +43,7 @@ std::shared_ptr<ByteProducer> source_bytes(std::shared_ptr<const ByteSource> sou
 
 // An n-dimensional array in memory, gathered into row-major order block by block.
 struct StridedArray {
-  const std::byte* data = nullptr;  // address of element [0, 0, ...]
+  const std::byte* data = nullptr;  // address of element [0, 0, ...]; null only for an array without elements
   std::size_t item_bytes = 1;       // 1 to 16
   std::vector<std::uint64_t> shape;
   std::vector<std::int64_t> byte_strides;  // any sign, 0 for broadcast dimensions

@@ -68,9 +68,13 @@ struct TableOptions {
 // Rows are spread over stripes: contiguous ranges of the slice's buckets, each with its own lock, index, pages and free
 // list. A row's bytes lie in pages of the slot, in the order in which rows were created; erased rows are reused.
 //
-// `ids` and the bytes beside them are in the same order: element i of a batch has bytes [i * row_bytes, ...). Buffers
-// of another size are Error(kInvalidArgument). Whatever inserts refuses a batch with an id outside of the table's
-// slice, or of a child that does not exist, before anything is changed; elsewhere such ids are just unknown.
+// `ids` and the bytes beside them are in the same order: element i of a batch has bytes [i * row_bytes, ...). A buffer
+// of another size, or a null pointer with a size, is Error(kInvalidArgument). Whatever inserts refuses a batch with an
+// id outside of the table's slice, or of a child that does not exist, before anything is changed; elsewhere such ids
+// are just unknown.
+//
+// fork(2) waits until no call is inside of any table, so that the child has every table as it was between two calls,
+// and can use it. It waits for one batch at most.
 class HashTable {
  public:
   // Slot 0 is `embedding`. Throws Error(kInvalidArgument) for options that make no sense.
@@ -96,9 +100,10 @@ class HashTable {
   // For rows created from now on.
   void set_initializer(std::size_t slot, const Initializer& initializer);
 
-  // Rows of slot 0 into `embeddings`, and row numbers into `rows` (either may be empty: not wanted). Unknown ids are
-  // created when `insert`, else they are row -1 and zeros.
-  void lookup(std::span<const std::int64_t> ids, bool insert, std::span<std::int64_t> rows, MutableBytes embeddings);
+  // Rows of slot 0 into `embeddings`, and row numbers into `rows`; std::nullopt: not wanted. Unknown ids are created
+  // when `insert`, else they are row -1 and zeros.
+  void lookup(std::span<const std::int64_t> ids, bool insert, std::optional<std::span<std::int64_t>> rows,
+              std::optional<MutableBytes> embeddings);
   // Creates or overwrites. Of equal ids in one batch the last wins; they get one row. Other slots of new rows start as
   // their initializers say.
   void insert(std::span<const std::int64_t> ids, ConstBytes embeddings);

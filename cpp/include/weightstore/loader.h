@@ -43,8 +43,8 @@ LoadOptions load_options_from_json(std::string_view json, LoadOptions base = {})
 class Loader {
  public:
   // `path`: the checkpoint's directory, its index, or a single file. Nothing is read yet. Throws
-  // Error(kInvalidArgument) unless parallel is 1 to 1024 and no two targets have one name: tensors, tables and children
-  // of coalesced tables.
+  // Error(kInvalidArgument) unless parallel is 1 to 1024, no two targets have one name (tensors, tables and children of
+  // coalesced tables), and every tensor has memory of its size.
   Loader(std::filesystem::path path, std::int64_t parallel, std::vector<std::shared_ptr<HashTable>> tables,
          std::vector<LoadTarget> tensors);
 
@@ -58,7 +58,9 @@ class Loader {
   // table's slice are passed over, so that any number of shards loads what any other number saved, each reading little
   // more than it keeps. All that does not fit (names, types, shapes) is told in one Error before anything is changed.
   // A tensor may have a column of a table as its source, which is then all parts of it, as CheckpointReader shows it.
-  void load(std::string_view info) const;
+  // Tensors may share memory, as tied weights do, if the checkpoint has the same bytes for what they share; otherwise
+  // Error(kInvalidArgument), before anything is changed. Returns the names of the tensors that were loaded.
+  std::vector<std::string> load(std::string_view info) const;
 
  private:
   std::filesystem::path path_;

@@ -61,6 +61,9 @@ class SourceBytes final : public ByteProducer {
 }  // namespace
 
 std::shared_ptr<ByteProducer> resident_bytes(ConstBytes bytes, std::shared_ptr<const void> owner) {
+  if (bytes.data() == nullptr && !bytes.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, std::to_string(bytes.size()) + " bytes at a null pointer");
+  }
   return std::make_shared<ResidentBytes>(bytes, std::move(owner));
 }
 

@@ -70,6 +70,9 @@ void check(const StridedArray& array) {
     throw Error(ErrorCode::kInvalidArgument, std::to_string(array.shape.size()) + " dimensions, but " +
                                                  std::to_string(array.byte_strides.size()) + " strides");
   }
+  if (array.data == nullptr && std::find(array.shape.begin(), array.shape.end(), 0u) == array.shape.end()) {
+    throw Error(ErrorCode::kInvalidArgument, "an array with elements at a null pointer");
+  }
   if (array.sign_bytes == 0) return;
   const std::size_t components = array.conjugate ? 2 : 1;
   const bool known = array.sign_bytes == 1 || array.sign_bytes == 2 || array.sign_bytes == 4 || array.sign_bytes == 8;

@@ -15,6 +15,7 @@
 #include "io/text_file.h"
 #include "sharded/attempt.h"
 #include "sharded/layouts.h"
+#include "sharded/names.h"
 #include "sharded/shard_record.h"
 #include "sharded/slice_text.h"
 #include "weightstore/error.h"
@@ -126,6 +127,7 @@ bool is_own_index(const std::filesystem::path& index, io::FileOps& ops) {
 // A save may replace the checkpoint while it is opened: files that an index named are gone, or the directory is another
 // one, and what was read first does not fit what was read then. Then the new one is opened.
 CheckpointIndex CheckpointIndex::open(const std::filesystem::path& path, ReadOptions options) {
+  check_path(path);
   options.limits.safetensors_index_bytes = kMaxIndexBytes;
   constexpr int kTries = 10;
   for (int i = 0; i < kTries; ++i) {
@@ -187,7 +189,7 @@ CheckpointIndex CheckpointIndex::open_recis(const std::filesystem::path& directo
     paths.push_back(file);
   }
   CheckpointIndex index(Reader::open_set(paths, options));
-  index.true_slices_ = false;
+  index.recis_ = true;
   const TensorTable& table = index.reader_.table();
   const Value::Map& blocks = map_of(field(json, "block_index"), "block_index");
   for (const auto& [key, number] : blocks) {

@@ -44,7 +44,10 @@ class CheckpointIndex {
   const std::map<std::string, CheckpointTensor, std::less<>>& tensors() const { return tensors_; }
   // True when every id lies in the slice of its block. RecIS places negative ids by another rule than it looks for
   // them.
-  bool has_true_slices() const { return true_slices_; }
+  bool has_true_slices() const { return !recis_; }
+  // True when rows of one number may have the shape [1] here and [] in a table, or the other way around. RecIS has no
+  // slots of the shape [].
+  bool has_one_for_scalar() const { return recis_; }
   const CheckpointTensor* find(std::string_view name) const;
   const CheckpointTensor& at(std::string_view name) const;  // throws Error(kNotFound)
 
@@ -61,7 +64,7 @@ class CheckpointIndex {
   void finish();
 
   Reader reader_;
-  bool true_slices_ = true;
+  bool recis_ = false;
   std::map<std::string, CheckpointTensor, std::less<>> tensors_;
 };
 

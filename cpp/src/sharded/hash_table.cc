@@ -17,6 +17,7 @@
 namespace weightstore {
 
 using sharded::BatchPart;
+using sharded::check_not_null;
 using sharded::IdIndex;
 using sharded::invalid;
 using sharded::kNoRow;
@@ -32,11 +33,18 @@ namespace {
 constexpr std::string_view kVersion = "version";
 constexpr std::string_view kFreq = "freq";
 
-void check_count(const char* what, std::uint64_t found, std::uint64_t expected) {
-  if (found == expected) return;
-  throw invalid(std::string(what) + " have " + std::to_string(found) + " bytes or elements where the ids ask for " +
-                std::to_string(expected));
+// Throws unless `found` is a buffer of `expected` elements, and in memory.
+template <class T>
+void check_buffer(const char* what, std::span<T> found, std::uint64_t expected) {
+  if (found.size() != expected) {
+    throw invalid(std::string(what) + " have " + std::to_string(found.size()) +
+                  " bytes or elements where the ids ask for " + std::to_string(expected));
+  }
+  check_not_null(what, found.data(), found.size());
 }
+
+// The same for a batch of ids or row numbers, which may have any size.
+void check_batch(std::span<const std::int64_t> ids) { check_not_null("ids", ids.data(), ids.size()); }
 
 // What unknown ids read as.
 void clear_places(const BatchPart& part, std::byte* out, std::uint64_t row_bytes) {
@@ -87,15 +95,16 @@ void HashTable::set_initializer(std::size_t slot, const Initializer& initializer
   impl_->initializers[slot] = std::make_shared<const RowInitializer>(impl_->slot_at(slot), initializer);
 }
 
-void HashTable::lookup(std::span<const std::int64_t> ids, bool insert, std::span<std::int64_t> rows,
-                       MutableBytes embeddings) {
+void HashTable::lookup(std::span<const std::int64_t> ids, bool insert, std::optional<std::span<std::int64_t>> rows,
+                       std::optional<MutableBytes> embeddings) {
+  check_batch(ids);
   const auto lock = impl_->gate.together();
   const std::uint64_t bytes = impl_->slots[0].row_bytes;
-  if (!rows.empty()) check_count("rows", rows.size(), ids.size());
-  if (!embeddings.empty()) check_count("embeddings", embeddings.size(), ids.size() * bytes);
+  if (rows) check_buffer("rows", *rows, ids.size());
+  if (embeddings) check_buffer("embeddings", *embeddings, ids.size() * bytes);
   if (insert) impl_->require_all(ids);
   const auto work = [&](std::size_t i, const BatchPart& part, std::size_t first) {
-    std::byte* out = embeddings.empty() ? nullptr : embeddings.data() + first * bytes;
+    std::byte* out = embeddings ? embeddings->data() + first * bytes : nullptr;
     std::vector<std::uint32_t> found(part.ids.size(), kNoRow);
     if (!impl_->is_stripe(i)) {
       if (out != nullptr) clear_places(part, out, bytes);
@@ -113,9 +122,9 @@ void HashTable::lookup(std::span<const std::int64_t> ids, bool insert, std::span
         stripe.find(part, found.data());
       }
     }
-    if (rows.empty()) return;
+    if (!rows) return;
     for (std::size_t k = 0; k < found.size(); ++k) {
-      rows[first + part.positions[k]] = impl_->row_number(found[k], i);
+      (*rows)[first + part.positions[k]] = impl_->row_number(found[k], i);
     }
   };
   if (insert) {
@@ -126,9 +135,10 @@ void HashTable::lookup(std::span<const std::int64_t> ids, bool insert, std::span
 }
 
 void HashTable::insert(std::span<const std::int64_t> ids, ConstBytes embeddings) {
+  check_batch(ids);
   const auto lock = impl_->gate.together();
   const std::uint64_t bytes = impl_->slots[0].row_bytes;
-  check_count("embeddings", embeddings.size(), ids.size() * bytes);
+  check_buffer("embeddings", embeddings, ids.size() * bytes);
   impl_->require_all(ids);
   impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t first) {
     std::vector<std::uint32_t> rows(part.ids.size());
@@ -140,6 +150,7 @@ void HashTable::insert(std::span<const std::int64_t> ids, ConstBytes embeddings)
 }
 
 std::size_t HashTable::erase(std::span<const std::int64_t> ids) {
+  check_batch(ids);
   const auto lock = impl_->gate.together();
   std::atomic<std::size_t> erased{0};
   impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t) {
@@ -151,8 +162,9 @@ std::size_t HashTable::erase(std::span<const std::int64_t> ids) {
 }
 
 void HashTable::contains(std::span<const std::int64_t> ids, std::span<std::uint8_t> found) const {
+  check_batch(ids);
   const auto lock = impl_->gate.together();
-  check_count("answers", found.size(), ids.size());
+  check_buffer("answers", found, ids.size());
   impl_->for_parts_to_read(ids, [&](std::size_t i, const BatchPart& part, std::size_t first) {
     std::vector<std::uint32_t> rows(part.ids.size(), kNoRow);
     if (impl_->is_stripe(i)) {
@@ -164,9 +176,10 @@ void HashTable::contains(std::span<const std::int64_t> ids, std::span<std::uint8
 }
 
 void HashTable::read_slot(std::size_t slot, std::span<const std::int64_t> ids, MutableBytes values) const {
+  check_batch(ids);
   const auto lock = impl_->gate.together();
   const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
-  check_count("values", values.size(), ids.size() * bytes);
+  check_buffer("values", values, ids.size() * bytes);
   impl_->for_parts_to_read(ids, [&](std::size_t i, const BatchPart& part, std::size_t first) {
     std::byte* out = values.data() + first * bytes;
     if (!impl_->is_stripe(i)) {
@@ -178,9 +191,10 @@ void HashTable::read_slot(std::size_t slot, std::span<const std::int64_t> ids, M
 }
 
 std::size_t HashTable::write_slot(std::size_t slot, std::span<const std::int64_t> ids, ConstBytes values) {
+  check_batch(ids);
   const auto lock = impl_->gate.together();
   const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
-  check_count("values", values.size(), ids.size() * bytes);
+  check_buffer("values", values, ids.size() * bytes);
   std::atomic<std::size_t> known{0};
   impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t first) {
     if (!impl_->is_stripe(i)) return;
@@ -191,9 +205,10 @@ std::size_t HashTable::write_slot(std::size_t slot, std::span<const std::int64_t
 }
 
 void HashTable::read_slot_rows(std::size_t slot, std::span<const std::int64_t> rows, MutableBytes values) const {
+  check_batch(rows);
   const auto lock = impl_->gate.together();
   const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
-  check_count("values", values.size(), rows.size() * bytes);
+  check_buffer("values", values, rows.size() * bytes);
   impl_->for_row_parts(rows, [&](std::size_t i, const BatchPart& part, std::size_t first) {
     std::byte* out = values.data() + first * bytes;
     if (!impl_->is_stripe(i)) {
@@ -205,9 +220,10 @@ void HashTable::read_slot_rows(std::size_t slot, std::span<const std::int64_t> r
 }
 
 std::size_t HashTable::write_slot_rows(std::size_t slot, std::span<const std::int64_t> rows, ConstBytes values) {
+  check_batch(rows);
   const auto lock = impl_->gate.together();
   const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
-  check_count("values", values.size(), rows.size() * bytes);
+  check_buffer("values", values, rows.size() * bytes);
   std::atomic<std::size_t> known{0};
   impl_->for_row_parts(rows, [&](std::size_t i, const BatchPart& part, std::size_t first) {
     if (!impl_->is_stripe(i)) return;
@@ -220,13 +236,14 @@ std::size_t HashTable::write_slot_rows(std::size_t slot, std::span<const std::in
 
 std::size_t HashTable::load_rows(std::size_t child, std::span<const std::int64_t> ids,
                                  std::span<const SlotBytes> slots) {
+  check_batch(ids);
   const auto lock = impl_->gate.together();
   if (child >= impl_->options.children.size()) {
     throw invalid("child " + std::to_string(child) + " of a table of " +
                   std::to_string(impl_->options.children.size()));
   }
   for (const SlotBytes& slot : slots) {
-    check_count("rows", slot.bytes.size(), ids.size() * impl_->slot_at(slot.slot).row_bytes);
+    check_buffer("rows", slot.bytes, ids.size() * impl_->slot_at(slot.slot).row_bytes);
   }
   std::vector<std::int64_t> encoded;
   if (impl_->coalesced) {
@@ -303,6 +320,7 @@ void HashTable::reserve(std::uint64_t rows) {
 }
 
 std::size_t HashTable::touch(std::span<const std::int64_t> ids, std::int64_t step) {
+  check_batch(ids);
   if (!find_slot(kVersion) || !find_slot(kFreq)) {
     const auto lock = impl_->gate.alone();
     impl_->usage_slot(kFreq);  // throws before the other one is added

@@ -126,12 +126,17 @@ class Planner {
       return;
     }
     const Shape row_shape(column->shape.begin() + (column->shape.empty() ? 0 : 1), column->shape.end());
-    if (!column->column || column->dtype != slot.dtype || row_shape != slot.shape) {
+    if (!column->column || column->dtype != slot.dtype || !same_row_shape(row_shape, slot.shape)) {
       mismatched_.push_back(quoted(full) + " in " + file_of(*column) + " has rows of " +
                             type_text(column->dtype, row_shape) + ", its target " + type_text(slot.dtype, slot.shape));
       return;
     }
     job.slots.push_back({*number, slot.row_bytes, column, full});
+  }
+
+  bool same_row_shape(const Shape& saved, const Shape& target) const {
+    const auto one_number = [](const Shape& shape) { return shape.empty() || shape == Shape{1}; };
+    return saved == target || (index_.has_one_for_scalar() && one_number(saved) && one_number(target));
   }
 
   // Every part of the ids has one of every slot, of as many rows.

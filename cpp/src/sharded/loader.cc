@@ -8,6 +8,8 @@
 #include "codec/json.h"
 #include "io/parallel.h"
 #include "sharded/load_plan.h"
+#include "sharded/names.h"
+#include "sharded/shared_targets.h"
 #include "sharded/slice_ids.h"
 #include "sharded/slice_text.h"
 #include "weightstore/error.h"
@@ -159,6 +161,16 @@ std::vector<Unit> units_of(const sharded::LoadPlan& plan, const CheckpointIndex&
   return units;
 }
 
+// What reads a dense tensor: its parts, one behind the other.
+void append_requests(const TensorTable& table, const sharded::DenseJob& job, std::vector<Reader::Request>& requests) {
+  MutableBytes out = job.target->bytes;
+  for (const CheckpointPart& part : job.source->parts) {
+    const auto size = static_cast<std::size_t>(table.nbytes(part.tensor));
+    requests.push_back({part.tensor, out.first(size)});
+    out = out.subspan(size);
+  }
+}
+
 // Throws unless all that is going to be read has a checksum.
 void require_checksums(const Reader& reader, std::span<const Reader::Request> requests, std::span<const Unit> units) {
   const TensorTable& table = reader.table();
@@ -201,11 +213,13 @@ Loader::Loader(std::filesystem::path path, std::int64_t parallel, std::vector<st
       parallel_(static_cast<unsigned>(parallel)),
       tables_(std::move(tables)),
       tensors_(std::move(tensors)) {
+  sharded::check_path(path_);
   if (parallel < 1 || parallel > kMaxParallel) {
     throw Error(ErrorCode::kInvalidArgument, "parallel is " + std::to_string(parallel) + "; it must be 1 to 1024");
   }
   std::set<std::string> names;
   for (const auto& table : tables_) {
+    if (table == nullptr) throw Error(ErrorCode::kInvalidArgument, "a table to load into is null");
     for (const std::string& child : table->children()) {
       if (!names.insert(child).second)
         throw Error(ErrorCode::kInvalidArgument, "two tables are called so").in_tensor(child);
@@ -223,12 +237,15 @@ Loader::Loader(std::filesystem::path path, std::int64_t parallel, std::vector<st
       throw Error(ErrorCode::kInvalidArgument, "its memory does not have the size of its type and shape")
           .in_tensor(tensor.name);
     }
+    if (tensor.bytes.data() == nullptr && !tensor.bytes.empty()) {
+      throw Error(ErrorCode::kInvalidArgument, "has a null pointer for its memory").in_tensor(tensor.name);
+    }
   }
 }
 
 std::string Loader::default_load_info() const { return sharded::default_info(tables_, tensors_); }
 
-void Loader::load(std::string_view info) const try {
+std::vector<std::string> Loader::load(std::string_view info) const try {
   ReadOptions read;
   read.threads = parallel_;
   read.verify = options_.verify ? Verify::kLazy : Verify::kOff;
@@ -236,31 +253,32 @@ void Loader::load(std::string_view info) const try {
   const Reader& reader = index.reader();
   const sharded::LoadPlan plan = sharded::plan_load(index, tables_, tensors_, info, options_.strict);
 
+  const sharded::DenseOrder order = sharded::order_dense(reader, plan.dense);
   const std::vector<Unit> units = units_of(plan, index);
-  std::uint64_t dense_bytes = 0;
-  std::uint64_t total = 0;
   std::vector<Reader::Request> requests;
-  for (const sharded::DenseJob& job : plan.dense) {
-    MutableBytes out = job.target->bytes;
-    for (const CheckpointPart& part : job.source->parts) {
-      const auto size = static_cast<std::size_t>(reader.table().nbytes(part.tensor));
-      requests.push_back({part.tensor, out.first(size)});
-      out = out.subspan(size);
-    }
-    dense_bytes += job.target->bytes.size();
-  }
+  for (const sharded::DenseJob& job : order.together) append_requests(reader.table(), job, requests);
+  const std::size_t together = requests.size();
+  for (const sharded::DenseJob& job : order.one_by_one) append_requests(reader.table(), job, requests);
+  std::uint64_t dense_bytes = 0;
+  for (const Reader::Request& request : requests) dense_bytes += request.out.size();
+  std::uint64_t total = dense_bytes;
   if (options_.verify) require_checksums(reader, requests, units);
   for (const Unit& unit : units) total += bytes_of(reader.table(), unit);
-  total += dense_bytes;
   const auto report = [&](std::uint64_t done, std::string_view name) {
     if (options_.progress && !options_.progress(done, total, name)) {
       throw Error(ErrorCode::kCancelled, "loading was cancelled; what was loaded so far stays");
     }
   };
-  reader.read_many(requests, [&](std::uint64_t done, std::uint64_t, std::string_view name) {
-    if (done < total) report(done, name);
-    return true;
-  });
+  std::uint64_t dense_done = 0;
+  const auto read_dense = [&](std::span<const Reader::Request> some) {
+    reader.read_many(some, [&](std::uint64_t done, std::uint64_t, std::string_view name) {
+      if (dense_done + done < total) report(dense_done + done, name);
+      return true;
+    });
+    for (const Reader::Request& request : some) dense_done += request.out.size();
+  };
+  read_dense(std::span(requests).first(together));
+  for (std::size_t i = together; i < requests.size(); ++i) read_dense(std::span(requests).subspan(i, 1));
   std::atomic<std::uint64_t> done = dense_bytes;
   std::atomic<std::size_t> next = 0;
   const auto threads = static_cast<unsigned>(std::min<std::size_t>(parallel_, units.size()));
@@ -277,6 +295,9 @@ void Loader::load(std::string_view info) const try {
       [&] { report(std::min(done.load(), total - 1), "tables"); });
   // It is done, and cannot be cancelled any more.
   if (options_.progress) options_.progress(total, total, "");
+  std::vector<std::string> loaded;
+  for (const sharded::DenseJob& job : plan.dense) loaded.push_back(job.target->name);
+  return loaded;
 } catch (Error& error) {
   error.in_file(path_.native());
   throw;

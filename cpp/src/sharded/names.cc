@@ -22,4 +22,9 @@ void check_slot_name(std::string_view name) {
                                                "slot, and names are UTF-8 of at least one letter");
 }
 
+void check_path(const std::filesystem::path& path) {
+  if (path.native().find('\0') == std::string::npos) return;
+  throw Error(ErrorCode::kInvalidArgument, "the path '" + printable(path.native()) + "' has a NUL in it");
+}
+
 }  // namespace weightstore::sharded

@@ -27,56 +27,50 @@ std::string sparse_key(const WriteBlock& block, const ShardPosition& shard, std:
   return key + "/part_" + std::to_string(shard.index * scale + part) + "_" + std::to_string(shard.count * scale);
 }
 
-// The names that RecIS's description gives to types: torch's.
-std::string_view long_name(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return "bool";
-    case DType::kU8:
-      return "uint8";
-    case DType::kI8:
-      return "int8";
-    case DType::kF8_E5M2:
-      return "float8_e5m2";
-    case DType::kF8_E4M3:
-      return "float8_e4m3fn";
-    case DType::kF8_E8M0:
-      return "float8_e8m0fnu";
-    case DType::kF8_E4M3FNUZ:
-      return "float8_e4m3fnuz";
-    case DType::kF8_E5M2FNUZ:
-      return "float8_e5m2fnuz";
-    case DType::kI16:
-      return "int16";
-    case DType::kU16:
-      return "uint16";
-    case DType::kF16:
-      return "float16";
-    case DType::kBF16:
-      return "bfloat16";
-    case DType::kI32:
-      return "int32";
-    case DType::kU32:
-      return "uint32";
-    case DType::kF32:
-      return "float32";
-    case DType::kC64:
-      return "complex64";
-    case DType::kF64:
-      return "float64";
-    case DType::kI64:
-      return "int64";
-    case DType::kU64:
-      return "uint64";
-    default:
-      return name_of(dtype);
+struct RecisType {
+  DType dtype;
+  std::string_view long_name;
+};
+
+// The types that RecIS reads, and the names that its description gives them: torch's.
+constexpr RecisType kTypes[] = {
+    {DType::kBool, "bool"},   {DType::kU8, "uint8"},    {DType::kI8, "int8"},     {DType::kI16, "int16"},
+    {DType::kI32, "int32"},   {DType::kI64, "int64"},   {DType::kF16, "float16"}, {DType::kBF16, "bfloat16"},
+    {DType::kF32, "float32"}, {DType::kF64, "float64"},
+};
+
+const RecisType* find_type(DType dtype) {
+  const auto* found =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& type) { return type.dtype == dtype; });
+  return found == std::end(kTypes) ? nullptr : found;
+}
+
+std::string long_name(const RecordedBlock& block) {
+  if (const RecisType* type = find_type(block.dtype)) return std::string(type->long_name);
+  throw Error(ErrorCode::kCorrupt, "has a type that the recis layout does not have").in_tensor(block.key);
+}
+
+// Throws for what RecIS could not read.
+void check_readable(const WriteBlock& block) {
+  if (find_type(block.dtype()) == nullptr) {
+    std::string names;
+    for (const RecisType& type : kTypes) names += (names.empty() ? "" : ", ") + std::string(type.long_name);
+    throw Error(ErrorCode::kUnsupported, "RecIS cannot read elements of " + std::string(name_of(block.dtype())) +
+                                             "; it reads " + names + ". Convert it, or save with the plain layout")
+        .in_tensor(block.tensor_name());
+  }
+  if (block.tensor_name().find('^') != std::string::npos) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "RecIS cannot read a name with '^', which separates name and slice in its files; rename it, or save "
+                "with the plain layout")
+        .in_tensor(block.tensor_name());
   }
 }
 
 Value describe(const RecordedBlock& block) {
   Value::List shape(block.shape.begin(), block.shape.end());
   if (block.kind == BlockKind::kDense) {
-    return Value::Map{{"dense", true},       {"dimension", 0},    {"dtype", std::string(long_name(block.dtype))},
+    return Value::Map{{"dense", true},       {"dimension", 0},    {"dtype", long_name(block)},
                       {"is_hashmap", false}, {"name", block.key}, {"shape", std::move(shape)}};
   }
   if (block.slot == "embedding") {
@@ -86,7 +80,7 @@ Value describe(const RecordedBlock& block) {
     ids.replace(at, std::string_view(".embedding").size(), ".id");
     return Value::Map{{"dense", false},
                       {"dimension", block.shape.back()},
-                      {"dtype", std::string(long_name(block.dtype))},
+                      {"dtype", long_name(block)},
                       {"hashmap_key", std::move(ids)},
                       {"hashmap_key_dtype", "int64"},
                       {"hashmap_value", block.key},
@@ -146,8 +140,11 @@ std::vector<PlannedFile> plan_recis(std::span<const WriteBlock> blocks, const Sh
                                     std::uint64_t max_block_bytes) {
   std::vector<PlannedBlock> parts;
   for (const WriteBlock& block : blocks) {
+    check_readable(block);
     std::vector<PlannedBlock> cut_block = cut(block, max_block_bytes);
     for (std::size_t i = 0; i < cut_block.size(); ++i) {
+      // RecIS has no slots whose rows are of the shape []; its own of one number a row are [rows, 1].
+      if (block.kind() == BlockKind::kSlot && cut_block[i].shape.size() == 1) cut_block[i].shape.push_back(1);
       cut_block[i].key = block.kind() == BlockKind::kDense ? block.tensor_name() + "^ "
                                                            : sparse_key(block, shard, i, cut_block.size());
       parts.push_back(std::move(cut_block[i]));

@@ -56,6 +56,7 @@ PageShape::PageShape(std::uint64_t row_bytes, std::uint32_t page_rows)
 }
 
 void Column::grow_to(std::uint32_t rows, std::uint64_t expected) {
+  rows_ = std::max(rows_, rows);
   const std::uint64_t wanted = (std::uint64_t{rows} + shape_.page_rows() - 1) / shape_.page_rows();
   while (pages_.size() < wanted) {
     PageRef page = new_page(expected / shape_.page_rows());
@@ -67,7 +68,9 @@ void Column::grow_to(std::uint32_t rows, std::uint64_t expected) {
 
 void Column::unshare(std::size_t page) {
   PageRef copy = new_page(0);
-  std::memcpy(copy.data(), data_[page], shape_.page_bytes());
+  // Only rows that are there: what is not touched of a page takes no memory.
+  const std::uint64_t rows = rows_ - std::uint64_t{page} * shape_.page_rows();
+  std::memcpy(copy.data(), data_[page], std::min<std::uint64_t>(rows, shape_.page_rows()) * shape_.row_bytes());
   data_[page] = copy.data();
   pages_[page] = std::move(copy);
 }

@@ -95,6 +95,7 @@ class Column {
   std::vector<std::byte*> data_;  // of pages_, one step nearer
   SharedMutableBytes slab_;       // what is left of the last one
   bool huge_slab_ = false;        // it lies on huge pages
+  std::uint32_t rows_ = 0;        // that there are pages for; the last page may have room for more
 };
 
 }  // namespace weightstore::sharded

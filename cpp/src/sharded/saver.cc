@@ -15,6 +15,7 @@
 #include "sharded/commit.h"
 #include "sharded/data_files.h"
 #include "sharded/leftovers.h"
+#include "sharded/names.h"
 #include "sharded/process_start.h"
 #include "weightstore/error.h"
 #include "weightstore/hash_table.h"
@@ -173,6 +174,7 @@ Saver::Saver(std::int64_t shard_index, std::int64_t shard_num, std::int64_t para
       shard_num_(static_cast<std::uint64_t>(shard_num)),
       parallel_(static_cast<unsigned>(parallel)),
       path_(std::move(path)) {
+  sharded::check_path(path_);
   if (shard_index < 0 || shard_index >= shard_num || shard_num > kMaxShards) {
     throw Error(ErrorCode::kInvalidArgument, "shard_index " + std::to_string(shard_index) + " with shard_num " +
                                                  std::to_string(shard_num) +
@@ -187,6 +189,7 @@ std::vector<WriteBlock> Saver::make_write_blocks(std::span<const std::shared_ptr
                                                  std::vector<NewTensor> tensors) const {
   std::vector<WriteBlock> blocks;
   for (const auto& table : tables) {
+    if (table == nullptr) throw Error(ErrorCode::kInvalidArgument, "a table to save is null");
     for (WriteBlock& block : WriteBlock::of_table(table->snapshot())) blocks.push_back(std::move(block));
   }
   if (shard_index_ != 0) return blocks;

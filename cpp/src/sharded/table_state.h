@@ -4,9 +4,7 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +13,7 @@
 #include "io/huge_buffer.h"
 #include "io/parallel.h"
 #include "sharded/batch_plan.h"
+#include "sharded/gate.h"
 #include "sharded/initializer.h"
 #include "sharded/stripe.h"
 #include "weightstore/error.h"
@@ -27,24 +26,14 @@
 namespace weightstore {
 namespace sharded {
 
-// A shared lock that does not let those starve who want to be alone: they wait at the door, and nobody passes them.
-class Gate {
- public:
-  [[nodiscard]] std::shared_lock<std::shared_mutex> together() {
-    const std::lock_guard door(door_);
-    return std::shared_lock(room_);
-  }
-  [[nodiscard]] std::unique_lock<std::shared_mutex> alone() {
-    const std::lock_guard door(door_);
-    return std::unique_lock(room_);
-  }
-
- private:
-  std::mutex door_;
-  std::shared_mutex room_;
-};
-
 inline Error invalid(std::string message) { return Error(ErrorCode::kInvalidArgument, std::move(message)); }
+
+// Throws for memory that is not there.
+inline void check_not_null(const char* what, const void* data, std::size_t size) {
+  if (data == nullptr && size > 0) {
+    throw invalid(std::string(what) + " have " + std::to_string(size) + " bytes or elements at a null pointer");
+  }
+}
 
 // A slot that makes sense; throws otherwise.
 SlotInfo make_slot(std::string name, Shape shape, DType dtype);
