@@ -11,10 +11,10 @@ void init_convert(py::module_& m) {
   m.def(
       "convert",
       [](const Reader& reader, const py::object& path, const std::string& format_name, std::uint64_t max_shard_bytes,
-         bool durable, bool overwrite, py::object progress) {
+         bool durable, bool overwrite, bool checksums, py::object progress) {
         const auto target = to_path(path);
         const Format format = format_named(format_name);
-        auto options = write_options(durable, overwrite, false, "", std::move(progress));
+        auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
         options.order = TensorOrder::kAsAdded;
         py::gil_scoped_release nogil;
         const Conversion conversion = plan_conversion(reader, format);
@@ -27,7 +27,8 @@ void init_convert(py::module_& m) {
         return conversion.dropped_param_ids;
       },
       py::arg("reader"), py::arg("path"), py::arg("format"), py::kw_only(), py::arg("max_shard_bytes") = 0,
-      py::arg("durable") = true, py::arg("overwrite") = false, py::arg("progress") = py::none(),
+      py::arg("durable") = true, py::arg("overwrite") = false, py::arg("checksums") = false,
+      py::arg("progress") = py::none(),
       "Writes what `reader` holds; returns how many param ids the format could not take.");
 }
 

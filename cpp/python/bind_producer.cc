@@ -28,7 +28,7 @@ Producer of_memory(std::uintptr_t address, std::size_t nbytes, py::object owner)
 Producer of_tensor(const Reader& reader, std::size_t tensor) {
   const TensorTable& table = reader.table();
   if (tensor >= table.size()) throw py::index_error("the file has " + std::to_string(table.size()) + " tensors");
-  return source_bytes(table.sources()[table.source_of(tensor)], table.begin(tensor), table.nbytes(tensor));
+  return reader.producer(tensor);
 }
 
 Memory read(ByteProducer& producer) {
@@ -59,7 +59,7 @@ void init_producer(py::module_& m) {
       .def_static("deferred", &callable_bytes, py::arg("nbytes"), py::arg("produce"),
                   "What produce() returns: a buffer, or an iterable of buffers.")
       .def_static("tensor", &of_tensor, py::arg("reader"), py::arg("tensor"),
-                  "A tensor of a file, read as it is written.")
+                  "A tensor of a file, read as it is written and verified as the reader was told to.")
       .def_property_readonly("nbytes", &ByteProducer::size)
       .def(
           "cast",

@@ -28,17 +28,11 @@ ReadOptions read_options(bool map, const std::string& verify, unsigned threads, 
   return options;
 }
 
-// Opens without the GIL. A full verification may take long: it is done here rather than in open(), so that Ctrl-C is
-// answered. A file without checksums is left for open() to refuse.
+// Opens without the GIL. A full verification may take long, and answers Ctrl-C.
 template <class Open>
 Reader open_released(ReadOptions options, Open open) {
-  const Progress signals = make_progress(py::none());
+  options.verify_progress = make_progress(py::none());
   py::gil_scoped_release nogil;
-  if (options.verify != Verify::kFull) return open(options);
-  options.verify = Verify::kLazy;
-  Reader reader = open(options);
-  if (reader.verify_all(signals) != 0) return reader;
-  options.verify = Verify::kFull;
   return open(options);
 }
 

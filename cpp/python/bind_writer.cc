@@ -1,5 +1,9 @@
 #include <pybind11/stl.h>
 
+#include <atomic>
+#include <string>
+#include <utility>
+
 #include "bindings.h"
 #include "py_object.h"
 #include "py_producer.h"
@@ -12,21 +16,52 @@ namespace weightstore::python {
 
 namespace {
 
+// A write runs without the GIL and calls back into Python, where the contents can be reached: they must stay as they
+// are until it ends. Producers have a state, so that there is one write at a time, too.
+class SharedWriter {
+ public:
+  const Writer& contents() const { return writer_; }
+
+  Writer& to_change() {
+    if (writing_.load()) refuse("is being written, and cannot be changed meanwhile");
+    return writer_;
+  }
+
+  template <class Write>
+  auto write(Write write) {
+    if (writing_.exchange(true)) refuse("is being written already; wait for that to end");
+    struct Done {
+      std::atomic<bool>& writing;
+      ~Done() { writing.store(false); }
+    } done{writing_};
+    return write(std::as_const(writer_));
+  }
+
+ private:
+  [[noreturn]] static void refuse(const char* why) {
+    throw Error(ErrorCode::kInvalidArgument, std::string("the writer ") + why);
+  }
+
+  Writer writer_;
+  std::atomic<bool> writing_{false};
+};
+
 NewTensor new_tensor(const py::str& name, const std::string& dtype, Shape shape, std::shared_ptr<ByteProducer> bytes,
                      std::optional<std::uint64_t> param_id) {
   return {std::string(utf8_of(name)), dtype_named(dtype), std::move(shape), std::move(bytes), param_id, nullptr};
 }
 
-void add_memory(Writer& writer, const py::str& name, const std::string& dtype, Shape shape, std::uintptr_t address,
-                std::size_t nbytes, py::object owner, std::optional<std::uint64_t> param_id) {
+void add_memory(SharedWriter& writer, const py::str& name, const std::string& dtype, Shape shape,
+                std::uintptr_t address, std::size_t nbytes, py::object owner, std::optional<std::uint64_t> param_id) {
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(address), nbytes);
-  writer.add(new_tensor(name, dtype, std::move(shape), resident_bytes(bytes, share(std::move(owner))), param_id));
+  writer.to_change().add(
+      new_tensor(name, dtype, std::move(shape), resident_bytes(bytes, share(std::move(owner))), param_id));
 }
 
-void add_strided(Writer& writer, const py::str& name, const std::string& dtype, Shape shape, std::uintptr_t address,
-                 std::size_t item_bytes, std::vector<std::uint64_t> array_shape, std::vector<std::int64_t> byte_strides,
-                 py::object owner, std::optional<std::uint64_t> param_id, std::size_t sign_bytes, bool negate,
-                 bool conjugate) {
+void add_strided(SharedWriter& writer, const py::str& name, const std::string& dtype, Shape shape,
+                 std::uintptr_t address, std::size_t item_bytes, std::vector<std::uint64_t> array_shape,
+                 std::vector<std::int64_t> byte_strides, py::object owner, std::optional<std::uint64_t> param_id,
+                 std::size_t sign_bytes, bool negate, bool conjugate) {
   StridedArray array;
   array.data = reinterpret_cast<const std::byte*>(address);
   array.item_bytes = item_bytes;
@@ -36,20 +71,21 @@ void add_strided(Writer& writer, const py::str& name, const std::string& dtype, 
   array.negate = negate;
   array.conjugate = conjugate;
   auto bytes = strided_bytes(std::move(array), share(std::move(owner)));
-  writer.add(new_tensor(name, dtype, std::move(shape), std::move(bytes), param_id));
+  writer.to_change().add(new_tensor(name, dtype, std::move(shape), std::move(bytes), param_id));
 }
 
-void add_deferred(Writer& writer, const py::str& name, const std::string& dtype, Shape shape, py::object produce,
+void add_deferred(SharedWriter& writer, const py::str& name, const std::string& dtype, Shape shape, py::object produce,
                   std::optional<std::uint64_t> param_id) {
   const auto size = contiguous_bytes(dtype_named(dtype), shape);
   if (!size) {
     throw Error(ErrorCode::kInvalidArgument, "type " + dtype + " and this shape do not make a number of whole bytes")
         .in_tensor(utf8_of(name));
   }
-  writer.add(new_tensor(name, dtype, std::move(shape), callable_bytes(*size, std::move(produce)), param_id));
+  writer.to_change().add(
+      new_tensor(name, dtype, std::move(shape), callable_bytes(*size, std::move(produce)), param_id));
 }
 
-void add_quantized(Writer& writer, const py::str& name, const Reader& reader, std::size_t tensor,
+void add_quantized(SharedWriter& writer, const py::str& name, const Reader& reader, std::size_t tensor,
                    std::optional<std::uint64_t> param_id) {
   const TensorTable& table = reader.table();
   if (tensor >= table.size()) throw py::index_error("no tensor has this number");
@@ -57,12 +93,17 @@ void add_quantized(Writer& writer, const py::str& name, const Reader& reader, st
   if (info.quant == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "the tensor is not quantized").in_tensor(utf8_of(name));
   }
-  auto bytes = source_bytes(table.sources()[info.source], info.begin, info.nbytes());
-  writer.add({std::string(utf8_of(name)), info.dtype, std::move(info.shape), std::move(bytes), param_id,
-              std::move(info.quant)});
+  NewTensor copy;
+  copy.name = utf8_of(name);
+  copy.dtype = info.dtype;
+  copy.shape = std::move(info.shape);
+  copy.bytes = reader.producer(tensor);
+  copy.param_id = param_id;
+  copy.quant = std::move(info.quant);
+  writer.to_change().add(std::move(copy));
 }
 
-void set_metadata(Writer& writer, const py::dict& metadata) {
+void set_metadata(SharedWriter& writer, const py::dict& metadata) {
   TextMap map;
   for (const auto& [key, value] : metadata) {
     if (!py::isinstance<py::str>(key) || !py::isinstance<py::str>(value)) {
@@ -72,19 +113,19 @@ void set_metadata(Writer& writer, const py::dict& metadata) {
     map.add(utf8_of(py::reinterpret_borrow<py::str>(key)), utf8_of(py::reinterpret_borrow<py::str>(value)));
   }
   map.sort();
-  writer.set_metadata(map);
+  writer.to_change().set_metadata(map);
 }
 
-void set_scalar(Writer& writer, const py::str& name, const py::object& value) {
+void set_scalar(SharedWriter& writer, const py::str& name, const py::object& value) {
   const std::string_view key = utf8_of(name);
-  if (PyBool_Check(value.ptr())) return writer.set_scalar(key, value.ptr() == Py_True);
-  if (PyFloat_Check(value.ptr())) return writer.set_scalar(key, PyFloat_AS_DOUBLE(value.ptr()));
+  if (PyBool_Check(value.ptr())) return writer.to_change().set_scalar(key, value.ptr() == Py_True);
+  if (PyFloat_Check(value.ptr())) return writer.to_change().set_scalar(key, PyFloat_AS_DOUBLE(value.ptr()));
   if (PyLong_Check(value.ptr())) {
     int overflow = 0;
     const long long small = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
-    if (overflow == 0) return writer.set_scalar(key, static_cast<std::int64_t>(small));
+    if (overflow == 0) return writer.to_change().set_scalar(key, static_cast<std::int64_t>(small));
     const unsigned long long large = PyLong_AsUnsignedLongLong(value.ptr());
-    if (PyErr_Occurred() == nullptr) return writer.set_scalar(key, static_cast<std::uint64_t>(large));
+    if (PyErr_Occurred() == nullptr) return writer.to_change().set_scalar(key, static_cast<std::uint64_t>(large));
     PyErr_Clear();
     throw Error(ErrorCode::kInvalidArgument, "scalar '" + std::string(key) + "' does not fit 64 bits");
   }
@@ -103,14 +144,14 @@ Format format_named(const std::string& name) {
 
 void init_writer(py::module_& m) {
   const auto param_id = py::arg("param_id") = py::none();
-  py::class_<Writer>(m, "Writer", "What shall be in a file.")
+  py::class_<SharedWriter>(m, "Writer", "What shall be in a file.")
       .def(py::init<>())
-      .def("__len__", [](const Writer& w) { return w.tensors().size(); })
+      .def("__len__", [](const SharedWriter& w) { return w.contents().tensors().size(); })
       .def(
           "add",
-          [](Writer& w, const py::str& name, const std::string& dtype, Shape shape, std::shared_ptr<ByteProducer> bytes,
-             std::optional<std::uint64_t> id) {
-            w.add(new_tensor(name, dtype, std::move(shape), std::move(bytes), id));
+          [](SharedWriter& w, const py::str& name, const std::string& dtype, Shape shape,
+             std::shared_ptr<ByteProducer> bytes, std::optional<std::uint64_t> id) {
+            w.to_change().add(new_tensor(name, dtype, std::move(shape), std::move(bytes), id));
           },
           py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("bytes").none(false), param_id)
       .def("add_memory", &add_memory, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
@@ -126,42 +167,44 @@ void init_writer(py::module_& m) {
       .def("set_metadata", &set_metadata, py::arg("metadata"))
       .def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"))
       .def("nbytes",
-           [](const Writer& w) {
+           [](const SharedWriter& w) {
              std::uint64_t sum = 0;
-             for (const NewTensor& tensor : w.tensors()) sum += tensor.bytes->size();
+             for (const NewTensor& tensor : w.contents().tensors()) sum += tensor.bytes->size();
              return sum;
            })
       .def(
           "write_file",
-          [](const Writer& w, const py::object& path, const std::string& format, bool durable, bool overwrite,
+          [](SharedWriter& w, const py::object& path, const std::string& format, bool durable, bool overwrite,
              bool checksums, const std::string& burn, py::object progress) {
             const auto target = to_path(path);
             const auto options = write_options(durable, overwrite, checksums, burn, std::move(progress));
             py::gil_scoped_release nogil;
-            w.write_file(target, format_named(format), options);
+            w.write([&](const Writer& contents) { contents.write_file(target, format_named(format), options); });
           },
           py::arg("path"), py::arg("format"), py::kw_only(), py::arg("durable") = true, py::arg("overwrite") = true,
           py::arg("checksums") = false, py::arg("burn") = "0.20", py::arg("progress") = py::none())
       .def(
           "write_shards",
-          [](const Writer& w, const py::object& index, std::uint64_t max_shard_bytes, bool durable, bool overwrite,
+          [](SharedWriter& w, const py::object& index, std::uint64_t max_shard_bytes, bool durable, bool overwrite,
              bool checksums, py::object progress) {
             const auto target = to_path(index);
             const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
             py::gil_scoped_release nogil;
-            return w.write_shards(target, max_shard_bytes, options);
+            return w.write(
+                [&](const Writer& contents) { return contents.write_shards(target, max_shard_bytes, options); });
           },
           py::arg("index"), py::arg("max_shard_bytes"), py::kw_only(), py::arg("durable") = true,
           py::arg("overwrite") = true, py::arg("checksums") = false, py::arg("progress") = py::none(),
           "Returns the names of the shards.")
       .def(
           "write_bytes",
-          [](const Writer& w, const std::string& format, bool checksums, const std::string& burn) {
+          [](SharedWriter& w, const std::string& format, bool checksums, const std::string& burn) {
             const auto options = write_options(false, true, checksums, burn, py::none());
             std::vector<std::byte> bytes;
             {
               py::gil_scoped_release nogil;
-              bytes = w.write_bytes(format_named(format), options);
+              bytes =
+                  w.write([&](const Writer& contents) { return contents.write_bytes(format_named(format), options); });
             }
             return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
           },

@@ -24,6 +24,15 @@ py::str path_to_str(std::string_view path) {
   return py::reinterpret_steal<py::str>(decoded);
 }
 
+std::optional<std::string> path_of_str(const py::str& text) {
+  PyObject* encoded = PyUnicode_EncodeFSDefault(text.ptr());
+  if (encoded == nullptr) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  return std::string(std::string_view(py::reinterpret_steal<py::bytes>(encoded)));
+}
+
 std::filesystem::path to_path(py::handle path) {
   PyObject* encoded = nullptr;
   if (!PyUnicode_FSConverter(path.ptr(), &encoded)) throw py::error_already_set();

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,8 @@ SharedObject share(py::object object);
 py::str to_str(std::string_view text);
 // str from the bytes of a path, as os.fsdecode() does.
 py::str path_to_str(std::string_view path);
+// The inverse, as os.fsencode() does; nullopt for text that no path has.
+std::optional<std::string> path_of_str(const py::str& text);
 // A path from str, bytes or os.PathLike.
 std::filesystem::path to_path(py::handle path);
 

@@ -20,7 +20,7 @@ class FileObjectSource : public ByteSource {
     const py::object end = file.attr("seek")(0, 2);
     size_ = py::cast<std::uint64_t>(end.is_none() ? file.attr("tell")() : end);
     const py::object name = py::getattr(file, "name", py::none());
-    name_ = py::isinstance<py::str>(name) ? py::cast<std::string>(name) : std::string("<file object>");
+    if (py::isinstance<py::str>(name)) name_ = path_of_str(name).value_or(name_);
     lock_ = share(py::module_::import("threading").attr("Lock")());
     file_ = share(std::move(file));
   }
@@ -70,7 +70,7 @@ class FileObjectSource : public ByteSource {
   }
 
   std::uint64_t size_;
-  std::string name_;
+  std::string name_ = "<file object>";
   SharedObject file_;
   SharedObject lock_;
 };

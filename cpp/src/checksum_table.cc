@@ -58,12 +58,13 @@ bool ChecksumTable::needs_check(std::size_t tensor) const {
 
 void ChecksumTable::check(std::size_t tensor, std::uint32_t found) const {
   Entry& entry = entries_[tensor];
-  if (found != entry.crc) {
-    throw Error(ErrorCode::kCorrupt, "its bytes have the checksum " + hex8(found) + ", the file says " +
-                                         hex8(entry.crc) +
-                                         "; the file was damaged, or changed by a tool that keeps metadata as it is");
-  }
+  if (found != entry.crc) throw wrong_checksum(found, entry.crc);
   entry.checked.store(true, std::memory_order_relaxed);
+}
+
+Error wrong_checksum(std::uint32_t found, std::uint32_t expected) {
+  return Error(ErrorCode::kCorrupt, "its bytes have the checksum " + hex8(found) + ", the file says " + hex8(expected) +
+                                        "; the file was damaged, or changed by a tool that keeps metadata as it is");
 }
 
 std::string checksum_entry(std::span<const std::string_view> names, std::span<const std::uint32_t> crcs) {

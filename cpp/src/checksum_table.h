@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weightstore/error.h"
 #include "weightstore/tensor.h"
 
 namespace weightstore {
@@ -48,6 +49,9 @@ class ChecksumTable {
   std::unique_ptr<Entry[]> entries_;
   std::size_t count_ = 0;
 };
+
+// kCorrupt, naming both values.
+Error wrong_checksum(std::uint32_t found, std::uint32_t expected);
 
 // The entry's text for tensors with these names and checksums, sorted by name.
 std::string checksum_entry(std::span<const std::string_view> names, std::span<const std::uint32_t> crcs);

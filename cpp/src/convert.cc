@@ -1,9 +1,14 @@
 #include "weightstore/convert.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "metadata_keys.h"
+#include "sharded/table_entry.h"
+#include "weightstore/checksum.h"
 #include "weightstore/error.h"
 
 namespace weightstore {
@@ -24,14 +29,40 @@ BurnCompat compat_of(const TensorTable& table) {
   return table.dialect() == "0.22" ? BurnCompat::k022 : BurnCompat::k020;
 }
 
-// `total_size` describes a set of shards, not the model; a new set gets its own.
-TextMap metadata_of(const Reader& source) {
+// What `target` shall say under `format`, given what the source says; nullopt to say nothing. Between SafeTensors files
+// and sets the entry stays as it is. Burn's stores say "burnpack", or nothing, where Hugging Face's loaders need "pt";
+// and so that SafeTensors metadata without the entry come back from a Burnpack file as they were, they are marked
+// there.
+std::optional<std::string_view> format_entry(const Reader& source, Format target, bool other_metadata) {
+  const auto said = source.table().metadata().find(kFormatKey);
+  const bool from_burnpack = source.format() == Format::kBurnpack;
+  const bool to_burnpack = target == Format::kBurnpack;
+  if (from_burnpack == to_burnpack) return said;
+  if (to_burnpack) return !said && other_metadata ? kFormatSafetensors : said;
+  if (said == kFormatSafetensors) return std::nullopt;
+  if (said == kFormatBurnpack || (!said && other_metadata)) return kFormatPt;
+  return said;
+}
+
+// Without the checksums, which the tensors bring along.
+TextMap metadata_of(const Reader& source, Format target, bool checksums) {
   const TextMap& metadata = source.table().metadata();
-  if (source.format() != Format::kSafetensorsIndex) return metadata;
+  const bool is_set = source.format() == Format::kSafetensorsIndex;
+  const auto tables = sharded::table_entry_for(metadata, source.table());
+  const bool foreign_tables = !sharded::find_table_entry(metadata);
   TextMap result;
   for (std::size_t i = 0; i < metadata.size(); ++i) {
-    if (metadata.key(i) != "total_size") result.add(metadata.key(i), metadata.value(i));
+    const std::string_view key = metadata.key(i);
+    // `total_size` describes a set of shards, not the model; a new set gets its own.
+    if (key == kChecksumKey || key == kFormatKey || (is_set && key == "total_size")) continue;
+    if (key != kTablesKey || foreign_tables) {
+      result.add(key, metadata.value(i));
+    } else if (tables) {
+      result.add(key, *tables);
+    }
   }
+  if (const auto format = format_entry(source, target, checksums || !result.empty())) result.add(kFormatKey, *format);
+  result.sort();
   return result;
 }
 
@@ -47,6 +78,7 @@ Conversion plan_conversion(const Reader& source, Format target) try {
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < table.size(); ++i) total += std::min(table.nbytes(i), ~total);
   source.check_expansion(total);
+  const std::vector<std::optional<std::uint32_t>> crcs = source.recorded_checksums();
   Conversion conversion;
   conversion.burn_compat = compat_of(table);
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -59,7 +91,8 @@ Conversion plan_conversion(const Reader& source, Format target) try {
     }
     tensor.name = std::move(info.name);
     tensor.shape = std::move(info.shape);
-    tensor.bytes = source_bytes(table.sources()[info.source], info.begin, info.nbytes());
+    tensor.bytes = source.producer(i);
+    if (!crcs.empty()) tensor.crc32c = crcs[i];
     tensor.quant = std::move(info.quant);
     if (target == Format::kBurnpack) {
       tensor.param_id = info.param_id;
@@ -68,9 +101,10 @@ Conversion plan_conversion(const Reader& source, Format target) try {
     }
     conversion.contents.add(std::move(tensor));
   }
-  const TextMap metadata = metadata_of(source);
-  const bool only_of_a_set = source.format() == Format::kSafetensorsIndex && metadata.empty();
-  if (table.has_metadata() && !only_of_a_set) conversion.contents.set_metadata(metadata);
+  const TextMap metadata = metadata_of(source, target, !crcs.empty());
+  // Only a SafeTensors file tells metadata that are empty from none.
+  const bool present = source.format() == Format::kSafetensors ? table.has_metadata() : !metadata.empty();
+  if (present) conversion.contents.set_metadata(metadata);
   conversion.contents.set_scalars(table.scalars());
   return conversion;
 } catch (Error& error) {
@@ -81,7 +115,9 @@ Conversion plan_conversion(const Reader& source, Format target) try {
 void convert_file(const std::filesystem::path& source, const std::filesystem::path& target,
                   const WriteOptions& options) {
   format_of_name(target.filename().string());  // before anything is opened
-  convert_file(Reader::open(source), target, options);
+  ReadOptions read;
+  read.verify = Verify::kLazy;
+  convert_file(Reader::open(source, read), target, options);
 }
 
 void convert_file(const Reader& source, const std::filesystem::path& target, const WriteOptions& options) {

@@ -31,6 +31,36 @@ bool starts_with_any_case(std::string_view text, std::string_view lower) {
                     [](char a, char b) { return a == static_cast<char>(std::tolower(static_cast<unsigned char>(b))); });
 }
 
+bool ends_with_any_case(std::string_view text, std::string_view lower) {
+  return text.size() >= lower.size() && starts_with_any_case(text.substr(text.size() - lower.size()), lower);
+}
+
+std::string_view described(Format format) {
+  switch (format) {
+    case Format::kSafetensors:
+      return "a SafeTensors file";
+    case Format::kSafetensorsIndex:
+      return "an index of SafeTensors shards";
+    case Format::kBurnpack:
+      return "a Burnpack file";
+    default:
+      return "a file of torch.save() (a ZIP archive or a pickle)";
+  }
+}
+
+std::string_view ending_of(Format format) {
+  switch (format) {
+    case Format::kSafetensors:
+      return ".safetensors";
+    case Format::kSafetensorsIndex:
+      return ".safetensors.index.json";
+    case Format::kBurnpack:
+      return ".bpk";
+    default:
+      return ".pt";
+  }
+}
+
 std::uint64_t little_endian(std::string_view bytes) {
   std::uint64_t n = 0;
   for (std::size_t i = bytes.size(); i-- > 0;) n = n << 8 | static_cast<unsigned char>(bytes[i]);
@@ -115,13 +145,24 @@ Format detect_format(const ByteSource& source) {
   return Format::kSafetensors;
 }
 
+void check_name(std::string_view path, Format content) {
+  for (const Format named : {Format::kSafetensors, Format::kSafetensorsIndex}) {
+    if (content == named || !ends_with_any_case(path, ending_of(named))) continue;
+    throw Error(ErrorCode::kUnsupported, "is named as " + std::string(described(named)) + ", but is " +
+                                             std::string(described(content)) + "; if that is what you want, give it " +
+                                             "a name that ends in " + std::string(ending_of(content)))
+        .of_format(named)
+        .known_as("header too large");
+  }
+}
+
 Format format_of_name(std::string_view file_name) {
   const auto ends_with = [&](std::string_view ending) {
-    return file_name.size() > ending.size() &&
-           starts_with_any_case(file_name.substr(file_name.size() - ending.size()), ending);
+    return file_name.size() > ending.size() && ends_with_any_case(file_name, ending);
   };
-  if (ends_with(".safetensors")) return Format::kSafetensors;
-  if (ends_with(".bpk")) return Format::kBurnpack;
+  for (const Format format : {Format::kSafetensors, Format::kBurnpack}) {
+    if (ends_with(ending_of(format))) return format;
+  }
   throw Error(ErrorCode::kInvalidArgument,
               "cannot tell the format from the name '" + std::string(file_name) + "'; use .safetensors or .bpk");
 }

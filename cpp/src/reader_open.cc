@@ -14,6 +14,7 @@ namespace weightstore {
 
 Reader Reader::finish_open(std::shared_ptr<State> state) {
   const Verify verify = state->options.verify;
+  const Progress progress = std::exchange(state->options.verify_progress, {});
   if (state->format == Format::kPytorch) {
     if (verify != Verify::kOff) {
       state->storages = std::make_shared<const StorageChecks>(*state->table.sources()[0], state->options.limits);
@@ -29,13 +30,14 @@ Reader Reader::finish_open(std::shared_ptr<State> state) {
     if (verify == Verify::kFull) state->require_checksums();
   }
   Reader reader(std::move(state));
-  if (verify == Verify::kFull) reader.verify_all();
+  if (verify == Verify::kFull) reader.verify_all(progress);
   return reader;
 }
 
 Reader Reader::open(const std::filesystem::path& path, const ReadOptions& options) try {
   auto source = io::open_file(path, options.map, io::system_file_ops());
   if (detect_format(*source) != Format::kSafetensorsIndex) return open(std::move(source), options);
+  check_name(path.native(), Format::kSafetensorsIndex);
   auto state = std::make_shared<State>();
   state->options = options;
   state->format = Format::kSafetensorsIndex;
@@ -64,6 +66,7 @@ Reader Reader::open(std::shared_ptr<const ByteSource> source, const ReadOptions&
     auto state = std::make_shared<State>();
     state->options = options;
     state->format = detect_format(*source);
+    check_name(name, state->format);
     switch (state->format) {
       case Format::kBurnpack:
         state->table = burnpack::read_table(std::move(source), options.limits);

@@ -34,6 +34,16 @@ struct Reader::State {
   // Of a tensor of a .pt file: where in the file its bytes, or the first of them, lie.
   std::uint64_t position_of(std::size_t tensor) const;
 
+  // True while a tensor has a checksum that was not compared yet.
+  bool needs_check(std::size_t tensor) const;
+
+  // True when the tensor's own bytes, in order, are all that its checksum is about. Part of a storage has none of its
+  // own.
+  bool has_own_checksum(std::size_t tensor) const;
+  // Of such a tensor: goes on with its checksum, which begins as 0, and compares it at the end. Throws Error(kCorrupt).
+  std::uint32_t extend_crc(ConstBytes bytes, std::uint32_t crc) const;
+  void compare_crc(std::size_t tensor, std::uint32_t crc) const;
+
   // Checks a tensor that was not checked yet, by `bytes` when the caller has them already.
   void verify(std::size_t tensor, const ConstBytes* bytes = nullptr) const;
 

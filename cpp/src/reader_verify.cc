@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codec/crc32.h"
 #include "formats/pytorch/gather_source.h"
 #include "io/parallel.h"
 #include "reader_state.h"
@@ -71,6 +72,30 @@ std::uint64_t Reader::State::position_of(std::size_t tensor) const {
   return pytorch::gathered_from(source_of(tensor)).value_or(table.begin(tensor));
 }
 
+bool Reader::State::needs_check(std::size_t tensor) const {
+  if (storages) return storages->needs_check(position_of(tensor));
+  return checksums && checksums->needs_check(tensor);
+}
+
+bool Reader::State::has_own_checksum(std::size_t tensor) const {
+  if (!storages) return true;
+  if (pytorch::gathered_from(source_of(tensor))) return false;
+  const std::uint64_t begin = table.begin(tensor);
+  return storages->is_whole(begin, begin + table.nbytes(tensor));
+}
+
+std::uint32_t Reader::State::extend_crc(ConstBytes bytes, std::uint32_t crc) const {
+  return storages ? crc32(bytes, crc) : crc32c(bytes, crc);
+}
+
+void Reader::State::compare_crc(std::size_t tensor, std::uint32_t crc) const {
+  if (storages) {
+    storages->compare_at(table.begin(tensor), crc);
+  } else {
+    checksums->check(tensor, crc);
+  }
+}
+
 void Reader::State::verify(std::size_t tensor, const ConstBytes* bytes) const {
   if (storages) {
     storages->check_at(*table.sources()[0], position_of(tensor));
@@ -90,7 +115,8 @@ void Reader::State::require_checksums() const {
     if (checksums->expected(i)) continue;
     throw Error(ErrorCode::kCorrupt,
                 "the file has checksums, but none for it; its name was damaged, or it was added later")
-        .in_tensor(table.name(i));
+        .in_tensor(table.name(i))
+        .in_file(source_of(i).name());
   }
 }
 
@@ -98,6 +124,14 @@ ChecksumTable Reader::State::make_checksums() const {
   ChecksumTable result(table.size());
   for (const ChecksumEntry& entry : checksum_entries) result.add(entry, table);
   return result;
+}
+
+std::vector<std::optional<std::uint32_t>> Reader::recorded_checksums() const {
+  std::vector<std::optional<std::uint32_t>> crcs;
+  if (state_->checksum_entries.empty()) return crcs;
+  const ChecksumTable checksums = state_->make_checksums();
+  for (std::size_t i = 0; i < state_->table.size(); ++i) crcs.push_back(checksums.expected(i));
+  return crcs;
 }
 
 void Reader::check(std::size_t tensor, ConstBytes bytes) const try {

@@ -32,6 +32,20 @@ bool StorageChecks::covers(std::uint64_t position) const {
   return i && storages_[*i].crc;
 }
 
+bool StorageChecks::needs_check(std::uint64_t position) const {
+  const auto i = find(position);
+  return i && storages_[*i].crc && !checked_[*i].load(std::memory_order_relaxed);
+}
+
+bool StorageChecks::is_whole(std::uint64_t begin, std::uint64_t end) const {
+  const auto i = find(begin);
+  return i && storages_[*i].begin == begin && storages_[*i].end == end;
+}
+
+void StorageChecks::compare_at(std::uint64_t position, std::uint32_t crc) const {
+  if (const auto i = find(position)) compare(*i, crc);
+}
+
 void StorageChecks::check(const ByteSource& file, std::size_t i) const {
   const pytorch::StorageChecksum& storage = storages_[i];
   if (!storage.crc || checked_[i].load(std::memory_order_relaxed)) return;
@@ -42,6 +56,11 @@ void StorageChecks::check(const ByteSource& file, std::size_t i) const {
     file.read_at(at, block);
     crc = crc32(block, crc);
   }
+  compare(i, crc);
+}
+
+void StorageChecks::compare(std::size_t i, std::uint32_t crc) const {
+  const pytorch::StorageChecksum& storage = storages_[i];
   if (crc != *storage.crc) {
     throw Error(ErrorCode::kCorrupt, "the bytes of storage '" + printable(storage.name) + "' have the CRC " +
                                          std::to_string(crc) + ", the archive says " + std::to_string(*storage.crc) +

@@ -26,6 +26,12 @@ class StorageChecks {
   void check_at(const ByteSource& file, std::uint64_t position) const;
   // True when there is something to check.
   bool covers(std::uint64_t position) const;
+  // True while what is to be checked was not.
+  bool needs_check(std::uint64_t position) const;
+  // True when [begin, end) are all bytes of one storage.
+  bool is_whole(std::uint64_t begin, std::uint64_t end) const;
+  // As check_at(), by the checksum that somebody computed while reading all of the storage.
+  void compare_at(std::uint64_t position, std::uint32_t crc) const;
   // The same as check_at() by number.
   void check(const ByteSource& file, std::size_t i) const;
   // The storage was just found to have the checksum of `found`: that is the one it has to have, or Error(kCorrupt).
@@ -35,6 +41,7 @@ class StorageChecks {
   void require_all() const;
 
  private:
+  void compare(std::size_t i, std::uint32_t crc) const;
   // The storage that the position belongs to.
   std::optional<std::size_t> find(std::uint64_t position) const;
 

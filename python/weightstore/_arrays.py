@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _core, _dlpack, _dtypes, errors
+from . import _core, _dlpack, _dtypes, _shapes, errors
 
 if TYPE_CHECKING:
     from ._core import Memory
@@ -17,6 +17,7 @@ Array = np.ndarray[Any, Any]
 
 def to_numpy(handle: TensorHandle) -> Array:
     dtype = _dtype_for(handle.name, handle.dtype)
+    _shapes.check_numpy(handle.name, handle.shape, dtype.itemsize)
     memory: Any = handle._file._reader.view(handle._number) if handle._file._mapped else None
     if memory is None:
         memory = handle._read()
@@ -37,8 +38,8 @@ def from_memory(memory: Memory, dtype: str, shape: tuple[int, ...]) -> Array:
     return _narrow_bool(array) if dtype == _dtypes.WIDE_BOOL else array
 
 
-def check_showable(name: str, dtype: str) -> None:
-    _dtype_for(name, dtype)
+def check_showable(name: str, dtype: str, shape: tuple[int, ...]) -> None:
+    _shapes.check_numpy(name, shape, _dtype_for(name, dtype).itemsize)
 
 
 def to_dlpack(handle: TensorHandle, *, versioned: bool, copy: bool | None) -> Any:

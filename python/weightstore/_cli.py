@@ -25,7 +25,7 @@ def _printable(text: str) -> str:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    with weightstore.open(arguments.file) as file:
+    with weightstore.open(arguments.file, opaque=arguments.opaque) as file:
         rows = [(_printable(name), file[name].dtype, str(list(file[name].shape)), file[name].nbytes) for name in file]
         total = sum(row[3] for row in rows)
         print(f"{arguments.file}: {file.format}, {len(file)} tensors, {format_size(total)}")
@@ -39,7 +39,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    with weightstore.open(arguments.file) as file:
+    with weightstore.open(arguments.file, opaque=arguments.opaque) as file:
         checked = file.verify(progress=arguments.progress or None)
         if checked < len(file):
             lacking = f"{len(file) - checked} of {len(file)} tensors have no checksum"
@@ -56,6 +56,9 @@ def _convert(arguments: argparse.Namespace) -> int:
         overwrite=arguments.overwrite,
         progress=arguments.progress or None,
         max_shard_size=arguments.max_shard_size,
+        verify=arguments.verify,
+        checksums=arguments.checksums,
+        opaque=arguments.opaque,
     )
     return 0
 
@@ -98,6 +101,21 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("--overwrite", action="store_true", help="replace the target if it is there")
     convert.add_argument("--max-shard-size", metavar="SIZE", help="for an index: the largest shard, such as 5GB")
 
+    convert.add_argument(
+        "--verify",
+        choices=("lazy", "full", "off"),
+        default="lazy",
+        help="compare the source's checksums while copying (lazy), before (full; all tensors need one), or not (off)",
+    )
+    convert.add_argument("--checksums", action="store_true", help="compute a checksum of every tensor")
+
+    for command in (listing, verify, convert):
+        command.add_argument(
+            "--opaque",
+            choices=("error", "skip"),
+            default="error",
+            help="objects in a torch.save() file that are neither tensors nor plain data: refuse the file, or skip them",
+        )
     for command in (verify, convert):
         command.add_argument("--progress", action="store_true", help="show a bar (needs tqdm)")
 

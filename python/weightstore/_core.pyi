@@ -28,6 +28,7 @@ def convert(
     max_shard_bytes: int = 0,
     durable: bool = True,
     overwrite: bool = False,
+    checksums: bool = False,
     progress: _Progress = None,
 ) -> int: ...
 def crc32c(data: Buffer, crc: int = 0) -> int: ...

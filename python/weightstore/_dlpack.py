@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _core, _dtypes
+from . import _core, _dtypes, _shapes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,6 +89,7 @@ def capsule(
     """A capsule over `memory`, flagged read-only. Consumers that do not know the flag, and all when the memory is not
     aligned or there is none, get what `read` makes: row-major memory of their own, unless they `must_share`."""
     size = item_bytes(name, dtype)
+    _shapes.check_dlpack(name, layout.shape, size)
     copied = memory is None or memory.address % size != 0 or not versioned
     if copied:
         if must_share:

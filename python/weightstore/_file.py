@@ -28,11 +28,13 @@ def open(
     path: Any, *, backend: Backend = "mmap", verify: Verify = "off", threads: int = 0, opaque: Opaque = "error"
 ) -> File:
     """Opens a SafeTensors, Burnpack or torch.save() file, or the index of a set of SafeTensors shards. Reads headers only.
+    The content tells the format; a name that ends in `.safetensors` must hold SafeTensors.
 
     path: str or os.PathLike; or the contents, as a bytes-like object or a binary file object (seek and readinto).
     backend: "mmap" maps the file, so that views cost nothing. "pread" reads into memory of its own, and is safe when
         another process may shorten the file: then an error is raised where touching a mapping would end the process.
     verify: compare the checksums the file carries with its bytes: "lazy" when a tensor is first read, "full" now.
+        "full" refuses a file in which a tensor has no checksum.
     threads: for bulk reads; 0 lets the library choose.
     opaque: what to do about objects in a torch.save() file that are neither tensors nor plain data: "error" refuses the
         file, naming them; "skip" passes over them, and reads the tensors of a torch.nn.Module. Neither runs anything.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _dtypes, errors
+from . import _core, _dtypes, _shapes, errors
 
 if TYPE_CHECKING:
     from ._file import File
@@ -50,11 +50,13 @@ def _wrapper(framework: str) -> Callable[[_core.Memory, str, tuple[int, ...]], A
 
 
 def _described(reader: _core.Reader, numbers: list[int], framework: str) -> list[tuple[str, str, tuple[int, ...], int]]:
-    """Name, type, shape and size of tensors that the framework can show. Raises TypeError naming one it cannot."""
+    """Name, type, shape and size of tensors that the framework can show. Raises TypeError (its type) or FormatError (its
+    shape) naming one it cannot."""
     described = reader.describe_many(numbers)
     shown = set()
-    for name, dtype, shape, _ in described:
-        if dtype in shown:
+    for name, dtype, shape, nbytes in described:
+        # Only a tensor without elements, or of many dimensions, can have a shape that nobody can show.
+        if dtype in shown and nbytes and len(shape) <= _shapes.NUMPY_DIMENSIONS:
             continue
         if framework == "torch":
             from . import _tensors
@@ -63,7 +65,7 @@ def _described(reader: _core.Reader, numbers: list[int], framework: str) -> list
         else:
             from . import _arrays
 
-            _arrays.check_showable(name, dtype)
+            _arrays.check_showable(name, dtype, shape)
         if _dtypes.byte_packing(dtype) == 1:  # otherwise the shape matters too
             shown.add(dtype)
     return described

@@ -114,6 +114,7 @@ class CheckpointReader:
 
     def verify(self) -> int:
         """Compares all checksums and returns how many there were; checks that files, index and tables fit each other, and that
-        ids lie in their slices. Raises a FormatError that names what is wrong."""
+        ids lie in their slices. Raises a FormatError that names what is wrong, or a tensor that has no checksum; in the
+        recis layout, which has no place for checksums, none has one and the result is 0."""
         with translated():
             return int(self._impl.verify())

@@ -56,7 +56,7 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
         from . import _arrays
 
         dtype, shape = self._form()
-        _arrays.check_showable(self.name, dtype)
+        _arrays.check_showable(self.name, dtype, shape)
         return _arrays.from_memory(self._memory(), dtype, shape)
 
     def torch(self, *, copy: bool = False) -> torch.Tensor:

@@ -78,7 +78,8 @@ def _expand(key: Any, rank: int) -> list[Any]:
 def _pick(dim: Dim, key: Any, axis: int) -> Dim:
     if isinstance(key, slice):
         start, stop, step = key.indices(dim.size)
-        count = len(range(start, stop, step))
+        # As len(range(start, stop, step)), which is for 63 bits; dimensions beside one of 0 may be larger.
+        count = max(0, (stop - start + step - (1 if step > 0 else -1)) // step)
         # With one element or none the step says nothing, and may be too large for the core.
         return Dim(dim.start + start * dim.step if count else 0, dim.step * step if count > 1 else 1, count)
     index = _integer(key)

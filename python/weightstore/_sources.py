@@ -98,7 +98,7 @@ class FileTensor(Source):
             super().add_to(writer, name, param_id, format)
 
     def numpy(self, *, own: bool) -> Array:
-        _arrays.check_showable(self.name, self.dtype)
+        _arrays.check_showable(self.name, self.dtype, self.shape)
         return super().numpy(own=True) if own else TensorHandle(self.file, self.number).numpy()
 
     def torch(self, *, own: bool) -> torch.Tensor:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _aliases, _core, _dtypes, errors
+from . import _aliases, _core, _dtypes, _shapes, errors
 
 if TYPE_CHECKING:
     from ._core import Memory
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def to_torch(handle: TensorHandle) -> torch.Tensor:
     dtype = _dtype_for(handle.name, handle.dtype)
+    _shapes.check_torch(handle.name, handle.shape)
     shape, offset, strides = handle._layout()
     memory = None
     if handle._file._mapped and not any(stride < 0 for stride in strides):
@@ -43,6 +44,7 @@ def from_memory(memory: Memory, dtype: str, shape: tuple[int, ...]) -> torch.Ten
 
 def check_showable(name: str, dtype: str, shape: tuple[int, ...]) -> None:
     _dtype_for(name, dtype)
+    _shapes.check_torch(name, shape)
     packing = _dtypes.byte_packing(dtype)
     if packing > 1 and (not shape or shape[-1] % packing):
         raise TypeError(

@@ -1,4 +1,6 @@
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "check.h"
 #include "test_files.h"
@@ -92,6 +94,31 @@ TEST(names_ask_for_formats) {
   for (const char* name :
        {"", "model", "model.pt", ".bpk", ".safetensors", "safetensors", "model.safetensors.index.json", "model.bpk "}) {
     CHECK(CHECK_THROWS(Error, format_of_name(name)).code() == ErrorCode::kInvalidArgument);
+  }
+}
+
+TEST(names_promise_formats) {
+  const std::vector<Format> all = {Format::kSafetensors, Format::kSafetensorsIndex, Format::kBurnpack,
+                                   Format::kPytorch};
+  const std::vector<std::pair<const char*, Format>> names = {
+      {"a/m.safetensors", Format::kSafetensors},
+      {"M.SafeTensors", Format::kSafetensors},
+      {"m.safetensors.index.json", Format::kSafetensorsIndex},
+  };
+  for (const auto& [name, promised] : names) {
+    for (const Format content : all) {
+      if (content == promised) {
+        check_name(name, content);
+        continue;
+      }
+      const Error error = CHECK_THROWS(Error, check_name(name, content));
+      CHECK(error.code() == ErrorCode::kUnsupported && error.format() == promised);
+      CHECK(says(error.message(), "a name that ends in"));
+    }
+  }
+  for (const char* name :
+       {"m.pt", "m.pth", "m.bin", "m.ckpt", "m", "", "m.json", "m.safetensors.tmp", "<memory>", "m.bpk"}) {
+    for (const Format content : all) check_name(name, content);
   }
 }
 

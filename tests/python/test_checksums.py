@@ -39,7 +39,8 @@ def test_one_metadata_entry(path):
     metadata = weightstore.open(path).metadata
     assert metadata.pop("k") == "v"
     entry = json.loads(metadata.pop(_core.CHECKSUM_KEY))
-    assert not metadata
+    # Hugging Face's loaders need a format where there are metadata; Burn does not.
+    assert metadata == ({"format": "pt"} if path.suffix == ".safetensors" else {})
     assert entry == {name: f"{_core.crc32c(array.tobytes()):08x}" for name, array in TENSORS.items()}
 
 
@@ -105,3 +106,141 @@ def test_shards(tmp_path):
     index = tmp_path / "m.safetensors.index.json"
     weightstore.numpy.save_file(TENSORS, index, checksums=True, max_shard_size=10)
     assert weightstore.open(index, verify="full").verify() == 3
+
+
+def without_checksum_of(path, name) -> None:
+    """Takes one tensor out of the entry, as a tool does that renames a tensor and keeps the metadata."""
+    data = path.read_bytes()
+    entry = json.loads(weightstore.open(path).metadata[_core.CHECKSUM_KEY])
+    # Of the same length, so that every offset stays.
+    item = f'"{name}":"{entry[name]}"'.replace('"', '\\"').encode()
+    other = f'"{"?" * len(name)}":"{entry[name]}"'.replace('"', '\\"').encode()
+    if path.suffix == ".bpk":
+        item, other = item.replace(b'\\"', b'"'), other.replace(b'\\"', b'"')
+    assert data.count(item) == 1
+    path.write_bytes(data.replace(item, other))
+
+
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_full_verification_needs_a_checksum_of_every_tensor(path, backend):
+    without_checksum_of(path, "b")
+    flip(path, "b")
+    with pytest.raises(errors.FormatError, match="'b'"):
+        weightstore.open(path, backend=backend, verify="full")
+    with pytest.raises(errors.FormatError, match="'b'"):
+        weightstore.open(path.read_bytes(), verify="full")
+    with path.open("rb") as file, pytest.raises(errors.FormatError, match="'b'"):
+        weightstore.open(file, verify="full")
+
+
+def test_full_verification_needs_checksums_in_every_shard(tmp_path):
+    index = tmp_path / "m.safetensors.index.json"
+    weightstore.numpy.save_file(TENSORS, index, checksums=True, max_shard_size=10)
+    shard = next(path for path in tmp_path.glob("m-*.safetensors") if "b" in weightstore.open(path))
+    weightstore.numpy.save_file(weightstore.numpy.load_file(shard), shard)
+    with pytest.raises(errors.FormatError, match="none for it") as caught:
+        weightstore.open(index, verify="full")
+    assert caught.value.tensor in weightstore.open(shard)
+    assert caught.value.path == str(shard)
+
+
+def copies(source, target):
+    """Ways to copy the tensors of an open file into another with new checksums."""
+    reader = source._reader
+
+    def producers(change=lambda producer, dtype, shape: producer):
+        writer = _core.Writer()
+        for number in range(len(reader)):
+            name, dtype, shape, _ = reader.describe(number)
+            writer.add(name, dtype, shape, change(_core.Producer.tensor(reader, number), dtype, shape))
+        writer.write_file(target, "safetensors", checksums=True)
+
+    def transposed(producer, dtype, shape):
+        return producer.transpose(dtype, shape[0], 1) if len(shape) == 1 else producer
+
+    def cast(producer, dtype, shape):
+        return producer.cast("F32", "F32") if dtype == "F32" else producer
+
+    yield lambda: producers()
+    yield lambda: producers(transposed)
+    yield lambda: producers(cast)
+    yield lambda: _core.convert(reader, target, "safetensors")
+    yield lambda: _core.convert(reader, target, "safetensors", checksums=True)
+
+
+@pytest.mark.parametrize("source", ["path", "bytes"])
+def test_a_copy_of_a_damaged_tensor_is_refused(path, tmp_path, source):
+    flip(path, "b")
+    target = tmp_path / "copy.safetensors"
+    opened = path if source == "path" else path.read_bytes()
+    for number in range(5):
+        with weightstore.open(opened, verify="lazy") as file:
+            copy = list(copies(file, target))[number]
+            with pytest.raises(errors.FormatError, match="'b'.*checksum"):
+                copy()
+            assert not target.exists()
+
+
+@pytest.mark.parametrize("source", ["path", "bytes"])
+def test_a_copy_of_good_tensors_counts_as_their_verification(path, tmp_path, source):
+    target = tmp_path / "copy.safetensors"
+    opened = path if source == "path" else path.read_bytes()
+    with weightstore.open(opened, verify="lazy") as file:
+        for number in range(5):
+            list(copies(file, target))[number]()
+            for name, array in weightstore.numpy.load_file(target).items():
+                np.testing.assert_array_equal(array, TENSORS[name])
+            target.unlink()
+
+
+def test_new_checksums_of_a_damaged_tensor_are_refused_though_nobody_verifies(path, tmp_path):
+    flip(path, "b")
+    with pytest.raises(errors.FormatError, match="'b'.*checksum"):
+        weightstore.convert(path, tmp_path / "copy.safetensors", verify="off", checksums=True)
+    assert not (tmp_path / "copy.safetensors").exists()
+
+
+@pytest.mark.parametrize("verify", ["lazy", "full"])
+def test_convert_refuses_a_damaged_tensor(path, tmp_path, verify):
+    flip(path, "b")
+    target = tmp_path / "copy.bpk"
+    with pytest.raises(errors.FormatError, match="'b'.*checksum"):
+        weightstore.convert(path, target, verify=verify)
+    assert not target.exists()
+    weightstore.convert(path, target, verify="off")
+    with pytest.raises(errors.FormatError, match="'b'.*checksum"):
+        weightstore.open(target, verify="full")
+
+
+@pytest.mark.parametrize("target", ["one.safetensors", "one.bpk", "new.safetensors.index.json"])
+def test_checksums_of_a_set_survive_conversion(tmp_path, target):
+    index = tmp_path / "m.safetensors.index.json"
+    weightstore.numpy.save_file(TENSORS, index, checksums=True, max_shard_size=10)
+    weightstore.convert(index, tmp_path / target)
+    assert weightstore.open(tmp_path / target, verify="full").verify() == 3
+    weightstore.convert(tmp_path / target, tmp_path / "back.safetensors.index.json", max_shard_size=10)
+    assert weightstore.open(tmp_path / "back.safetensors.index.json", verify="full").verify() == 3
+    # Every shard speaks for its own tensors, as when it was saved.
+    for before in sorted(tmp_path.glob("m-*.safetensors")):
+        after = tmp_path / before.name.replace("m-", "back-", 1)
+        assert weightstore.open(after).metadata == weightstore.open(before).metadata
+
+
+def test_convert_adds_checksums(tmp_path):
+    source, target = tmp_path / "1.safetensors", tmp_path / "2.safetensors"
+    weightstore.numpy.save_file(TENSORS, source)
+    weightstore.convert(source, target, checksums=True)
+    assert weightstore.open(target, verify="full").verify() == 3
+    assert weightstore.open(target).metadata["format"] == "pt"
+
+
+@pytest.mark.parametrize("metadata", [None, {}, {"k": "v"}])
+def test_metadata_of_ours_name_a_format(tmp_path, metadata):
+    """Hugging Face's loaders take a file with metadata only when the format is one they know."""
+    path, index = tmp_path / "m.safetensors", tmp_path / "s.safetensors.index.json"
+    weightstore.numpy.save_file(TENSORS, path, metadata, checksums=True)
+    weightstore.numpy.save_file(TENSORS, index, metadata, checksums=True, max_shard_size=10)
+    for file in (path, *tmp_path.glob("s-*.safetensors")):
+        assert weightstore.open(file).metadata["format"] == "pt"
+    weightstore.numpy.save_file(TENSORS, path, {"format": "np"}, checksums=True)
+    assert weightstore.open(path).metadata["format"] == "np"

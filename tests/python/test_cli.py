@@ -1,5 +1,6 @@
 """The command `weightstore`."""
 
+import argparse
 import os
 import subprocess
 import sys
@@ -109,3 +110,32 @@ def test_the_script_is_installed():
     assert subprocess.run([script, "version"], capture_output=True, text=True, check=True).stdout.strip() == (
         weightstore.__version__
     )
+
+
+def test_convert_verifies_and_adds_checksums(tmp_path, capsys):
+    file, checked, copy = tmp_path / "1.safetensors", tmp_path / "checked.safetensors", tmp_path / "copy.bpk"
+    weightstore.numpy.save_file({"a": np.arange(6.0)}, file)
+    assert main(["convert", str(file), str(checked), "--verify", "full"]) == 1
+    assert "no checksums" in capsys.readouterr().err
+    assert main(["convert", str(file), str(checked), "--checksums"]) == 0
+    assert main(["convert", str(checked), str(copy), "--verify", "full"]) == 0
+    assert main(["verify", str(copy)]) == 0
+    data = bytearray(checked.read_bytes())
+    data[-1] ^= 1
+    checked.write_bytes(data)
+    assert main(["convert", str(checked), str(copy), "--overwrite"]) == 1
+    assert "damaged" in capsys.readouterr().err
+    assert main(["verify", str(copy)]) == 0
+    assert main(["convert", str(checked), str(copy), "--overwrite", "--verify", "off"]) == 0
+    assert main(["verify", str(copy)]) == 1
+
+
+def test_objects_can_be_skipped(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    source, target = str(tmp_path / "m.pt"), str(tmp_path / "m.safetensors")
+    torch.save({"a": torch.ones(2), "arguments": argparse.Namespace(lr=0.1)}, source)
+    for command in (["list", source], ["verify", source], ["convert", source, target]):
+        assert main(command) == 1
+        assert "Namespace" in capsys.readouterr().err
+        assert main([*command, "--opaque", "skip"]) == 0
+    assert list(weightstore.open(target)) == ["a"]

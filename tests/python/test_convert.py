@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import weightstore
 import weightstore.numpy
-from weightstore import errors
+from weightstore import _core, errors
 
 TENSORS = {
     "z": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -34,7 +35,75 @@ def test_there_and_back(tmp_path, contents):
     with weightstore.open(first) as one, weightstore.open(second) as two:
         assert two.format == "burnpack"
         assert contents(one) == contents(two)
-        assert one.metadata == two.metadata
+        # Says that there was no `format`, so that the way back does not make one up.
+        assert two.metadata == {**one.metadata, "format": "safetensors"}
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {"format": "np", "k": "v"}, {"k": "v"}])
+@pytest.mark.parametrize("checksums", [True, False])
+@pytest.mark.parametrize("middle", ["m.bpk", "m.safetensors.index.json"])
+def test_there_and_back_with_any_metadata(tmp_path, metadata, checksums, middle):
+    first, third = tmp_path / "1.safetensors", tmp_path / "3.safetensors"
+    weightstore.numpy.save_file(TENSORS, first, metadata, checksums=checksums)
+    weightstore.convert(first, tmp_path / middle)
+    weightstore.convert(tmp_path / middle, third)
+    assert third.read_bytes() == first.read_bytes()
+
+
+def test_there_and_back_without_a_format_beside_checksums(tmp_path, write_raw):
+    """As releases before wrote them."""
+    first, second, third = tmp_path / "1.safetensors", tmp_path / "2.bpk", tmp_path / "3.safetensors"
+    entry = json.dumps({"a": f"{_core.crc32c(b'1'):08x}"}, separators=(",", ":"))
+    write_raw({"a": ("U8", (1,), b"1")}, metadata={_core.CHECKSUM_KEY: entry}, path=first)
+    weightstore.convert(first, second)
+    weightstore.convert(second, third)
+    assert third.read_bytes() == first.read_bytes()
+    assert weightstore.open(third, verify="full").verify() == 1
+
+
+@pytest.mark.parametrize(
+    ("burnpack", "safetensors"),
+    [
+        (None, {}),
+        ({"format": "burnpack"}, {"format": "pt"}),
+        ({"format": "burnpack", "producer": "burn"}, {"format": "pt", "producer": "burn"}),
+        ({"version": "1"}, {"format": "pt", "version": "1"}),
+        ({"format": "np"}, {"format": "np"}),
+    ],
+)
+@pytest.mark.parametrize("target", ["2.safetensors", "2.safetensors.index.json"])
+def test_metadata_of_burnpack_become_what_hugging_face_reads(tmp_path, burnpack, safetensors, target):
+    source = tmp_path / "1.bpk"
+    weightstore.numpy.save_file(TENSORS, source, burnpack)
+    weightstore.convert(source, tmp_path / target)
+    found = weightstore.open(tmp_path / target).metadata
+    found.pop("total_size", None)
+    assert found == safetensors
+    for shard in tmp_path.glob("2-*.safetensors"):
+        assert weightstore.open(shard).metadata.get("format") == safetensors.get("format")
+
+
+def test_checksums_of_burnpack_bring_a_format(tmp_path):
+    source, target = tmp_path / "1.bpk", tmp_path / "2.safetensors"
+    weightstore.numpy.save_file(TENSORS, source, checksums=True)
+    assert set(weightstore.open(source).metadata) == {_core.CHECKSUM_KEY}
+    weightstore.convert(source, target)
+    assert weightstore.open(target).metadata["format"] == "pt"
+    assert weightstore.open(target, verify="full").verify() == 4
+
+
+def test_what_lies_between_and_behind_the_tensors_of_a_burnpack_file_is_not_copied(tmp_path):
+    """Burn does not look there, and neither do we."""
+    source, target = tmp_path / "1.bpk", tmp_path / "2.bpk"
+    weightstore.numpy.save_file({"a": np.arange(3.0), "b": np.arange(3.0)}, source)
+    good = source.read_bytes()
+    data = bytearray(good) + b"behind"
+    for at in (data.index(bytes(np.arange(3.0))) - 1, data.rindex(bytes(np.arange(3.0))) - 1):
+        assert data[at] == 0
+        data[at] = 1
+    source.write_bytes(data)
+    weightstore.convert(source, target)
+    assert target.read_bytes() == good
 
 
 def test_the_order_of_the_data_is_kept(tmp_path, write_raw):
@@ -111,6 +180,7 @@ def test_shards(tmp_path, contents):
         weightstore.open(tmp_path / "3.safetensors") as three,
     ):
         assert contents(one) == contents(two) == contents(three)
+    assert (tmp_path / "3.safetensors").read_bytes() == source.read_bytes()
     with pytest.raises(ValueError, match="max_shard_size"):
         weightstore.convert(source, tmp_path / "4.safetensors", max_shard_size="1GB")
 

@@ -10,7 +10,7 @@ import pytest
 
 import weightstore
 import weightstore.numpy
-from weightstore import StoreError
+from weightstore import StoreError, errors
 from weightstore._core import Producer, Reader, Writer
 
 ROWS, COLUMNS = 700, 1100
@@ -112,3 +112,33 @@ def test_a_chain_is_read_into_memory_that_is_there() -> None:
     with pytest.raises(StoreError, match=f"room for 8 bytes, but there are {target.nbytes}"):
         chain.read_into(target.ctypes.data, 8)
     Producer.buffer(b"").read_into(0, 0)
+
+
+def test_contents_stay_as_they_are_while_they_are_written(tmp_path) -> None:
+    """A write calls back into Python, where the writer can be reached."""
+    writer = Writer()
+    for i in range(4):
+        writer.add(f"t{i}", "U8", [5 << 20], Producer.buffer(np.full(5 << 20, i, np.uint8)))
+    refusals = []
+
+    def change(*_):
+        for call in (
+            lambda: writer.add("x", "U8", [1], Producer.buffer(b"a")),
+            lambda: writer.add_deferred("x", "U8", [1], lambda: b"a"),
+            lambda: writer.set_metadata({"k": "v"}),
+            lambda: writer.set_scalar("s", 1),
+            lambda: writer.write_bytes("safetensors"),
+        ):
+            with pytest.raises(errors.InvalidArgument, match="is being written") as caught:
+                call()
+            refusals.append(caught.value)
+        assert len(writer) == 4
+
+    path = tmp_path / "m.safetensors"
+    writer.write_file(path, "safetensors", progress=change, durable=False)
+    assert refusals
+    assert sorted(weightstore.open(path)) == ["t0", "t1", "t2", "t3"]
+    with pytest.raises(errors.OperationCancelled):
+        writer.write_file(path, "safetensors", progress=lambda *_: False, durable=False)
+    writer.add("x", "U8", [1], Producer.buffer(b"a"))
+    assert len(writer) == 5

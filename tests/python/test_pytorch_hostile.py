@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import random
+import struct
+import zipfile
 
 import pytest
 
@@ -78,6 +81,38 @@ def test_a_file_without_checksums_cannot_be_verified():
     assert len(weightstore.open(data)) == 2
     refused(data, "no checksum", verify="full")
     refused(save(STATE, False), "no checksum", verify="full")
+
+
+def test_full_verification_needs_the_crc_of_every_storage():
+    """One CRC taken out, in the local header or its descriptor and in the directory, and the storage damaged."""
+    state = {"a": torch.arange(4.0), "b": torch.arange(8.0)}
+    data = bytearray(save(state))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        crc = struct.pack("<I", archive.getinfo(next(n for n in archive.namelist() if n.endswith("data/1"))).CRC)
+    assert data.count(crc) == 2
+    data = data.replace(crc, bytes(4))
+    data[data.index(bytes(state["b"].untyped_storage())) + 4] ^= 1
+    assert len(weightstore.open(bytes(data), verify="lazy").load()) == 2
+    refused(bytes(data), "storage 'archive/data/1' has no checksum", verify="full")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("target", ["m.safetensors", "m.bpk"])
+def test_a_damaged_storage_is_not_converted(tmp_path, whole, target):
+    state = {"a": torch.arange(100.0) if whole else torch.arange(200.0)[50:150], "t": torch.eye(3)[:, :2]}
+    data = bytearray(save(state))
+    good, bad = tmp_path / "good.pt", tmp_path / "bad.pt"
+    good.write_bytes(data)
+    data[data.index(bytes(state["a"].untyped_storage())) + 300] ^= 4
+    bad.write_bytes(data)
+    with pytest.raises(PytorchError, match="CRC"):
+        weightstore.convert(bad, tmp_path / target)
+    assert not (tmp_path / target).exists()
+    weightstore.convert(bad, tmp_path / target, verify="off")
+    weightstore.convert(good, tmp_path / target, overwrite=True, checksums=True)
+    with weightstore.open(tmp_path / target, verify="full") as file:
+        for name, value in state.items():
+            assert torch.equal(file[name].torch(), value)
 
 
 def test_a_damaged_pickle_is_always_found():

@@ -362,7 +362,7 @@ def test_hugging_face_reads_the_plain_layout(tmp_path):
 
 def test_the_example_in_the_document(tmp_path, monkeypatch):
     page = Path(__file__).parents[2] / "docs" / "saver.md"
-    saving, loading = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    saving, loading, converting = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     names = {}
     for shard in (1, 0):
@@ -377,3 +377,8 @@ def test_the_example_in_the_document(tmp_path, monkeypatch):
     assert torch.equal(names["dense"]["w"], saved)
     assert names["table"].ids().tolist() == [5]  # the other id is in the last third of the buckets
     assert torch.equal(names["table"].lookup(torch.tensor([5]), False)[1], torch.ones(1, 16))
+    names["table"] = names["make_table"](1, 2)
+    names["dense"]["w"].zero_()
+    exec(compile(converting, page.name, "exec"), names)
+    assert torch.equal(names["dense"]["w"], saved)
+    assert names["table"].ids().tolist() == [40005]

@@ -95,7 +95,8 @@ class CheckpointReader {
   void read_rows(std::string_view name, std::uint64_t begin, std::uint64_t end, MutableBytes out) const;
 
   // Checks that index, files and table parts fit each other, compares every checksum, and looks whether ids lie in the
-  // slices of their parts; returns how many checksums there were. Throws Error(kCorrupt) naming what is wrong.
+  // slices of their parts; returns how many checksums there were. Throws Error(kCorrupt) naming what is wrong, and
+  // Error(kUnsupported) when all that is right but a tensor has no checksum. In the recis layout none has.
   std::size_t verify(const Progress& progress = {}) const;
 
  private:

@@ -17,7 +17,8 @@
 
 namespace weightstore {
 
-struct NameHooks;  // rename.h
+class ByteProducer;  // byte_producer.h
+struct NameHooks;    // rename.h
 
 // What a header may ask of us. The defaults are the formats' own limits, except for the rank and for .pt files, which
 // they leave open.
@@ -61,6 +62,7 @@ struct ReadOptions {
   // under us is an Error where touching a mapping of it would kill the process with SIGBUS.
   bool map = true;
   Verify verify = Verify::kOff;
+  Progress verify_progress{};  // called while Verify::kFull compares checksums; may cancel the opening
   DirectIo direct = DirectIo::kAuto;
   unsigned threads = 0;  // for bulk reads; 0: as many as the machine gains from
   Opaque opaque = Opaque::kError;
@@ -78,13 +80,14 @@ struct SliceDim {
 class Reader {
  public:
   // Opens a SafeTensors, Burnpack or .pt file, or the index of a set of SafeTensors shards. Reads headers only. Throws
-  // Error with the path: kIo, kUnsupported (another kind of file), kCorrupt, kLimit.
+  // Error with the path: kIo, kUnsupported (another kind of file, or another than check_name() allows), kCorrupt,
+  // kLimit.
   static Reader open(const std::filesystem::path& path, const ReadOptions& options = {});
 
   // SafeTensors files that belong together, as one: no two may have a tensor of the same name.
   static Reader open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options = {});
 
-  // The same over any source. An index cannot be opened this way.
+  // The same over any source; name() counts as its path. An index cannot be opened this way.
   static Reader open(std::shared_ptr<const ByteSource> source, const ReadOptions& options = {});
 
   // Static data, such as a file linked into the program: views point into it and it is never copied or freed.
@@ -125,6 +128,16 @@ class Reader {
   // (64 MiB at most), which lives as long as any of them.
   std::vector<SharedMutableBytes> load(std::span<const std::size_t> tensors, const Progress& progress = {}) const;
 
+  // The tensor's bytes for a Writer, read as they are written. They are compared with the checksum on their way when
+  // the file was opened to be verified: the last fill() of a damaged tensor throws Error(kCorrupt). Keeps the file
+  // open.
+  std::shared_ptr<ByteProducer> producer(std::size_t tensor) const;
+
+  // The crc32c that the file records for each tensor, by number, however it was opened; empty when it records none. The
+  // checksums of a .pt file are about its storages, and not among them. Throws Error(kCorrupt) when the record is
+  // damaged.
+  std::vector<std::optional<std::uint32_t>> recorded_checksums() const;
+
   // Compares a tensor's checksum with `bytes`, which somebody read from the sources; once it was right it is not
   // compared again. Passes when the file has no checksum for the tensor, or was opened with Verify::kOff.
   void check(std::size_t tensor, ConstBytes bytes) const;
@@ -142,6 +155,7 @@ class Reader {
 
  private:
   struct State;
+  class VerifiedBytes;
   explicit Reader(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   static Reader finish_open(std::shared_ptr<State> state);
   // `fresh` is memory that holds all outputs and has not been written to, if they lie in such.

@@ -32,9 +32,11 @@ enum class TensorOrder : std::uint8_t {
 };
 
 struct WriteOptions {
-  bool durable = true;     // sync file and directory: what was written survives a power failure once we return
-  bool overwrite = true;   // false: Error(kConflict) when the target exists, also when it appears meanwhile
-  bool checksums = false;  // keep a crc32c of every tensor in the metadata, computed while writing
+  bool durable = true;    // sync file and directory: what was written survives a power failure once we return
+  bool overwrite = true;  // false: Error(kConflict) when the target exists, also when it appears meanwhile
+  // Keep a crc32c of every tensor in the metadata, computed while writing. SafeTensors metadata without a `format` then
+  // gets `format: pt`, which Hugging Face's loaders ask for wherever there is metadata.
+  bool checksums = false;
   BurnCompat burn_compat = BurnCompat::k020;
   TensorOrder order = TensorOrder::kCanonical;
   Progress progress{};
@@ -48,6 +50,9 @@ struct NewTensor {
   std::shared_ptr<ByteProducer> bytes;
   std::optional<std::uint64_t> param_id;     // Burnpack only
   std::shared_ptr<const QuantScheme> quant;  // for kQFloat
+  // What the file that the bytes come from says they are. Goes into the metadata as it is; where the writer computes
+  // checksums itself, another result is Error(kCorrupt).
+  std::optional<std::uint32_t> crc32c{};
 };
 
 // What shall be in a file. Collect with add() and set_metadata(), then write it as often as wanted (as long as the

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -13,11 +12,13 @@
 #include "codec/json.h"
 #include "io/checked_io.h"
 #include "io/text_file.h"
+#include "metadata_keys.h"
 #include "sharded/attempt.h"
 #include "sharded/layouts.h"
 #include "sharded/names.h"
 #include "sharded/shard_record.h"
 #include "sharded/slice_text.h"
+#include "sharded/table_entry.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
 
@@ -68,33 +69,6 @@ Value read_json(const std::filesystem::path& path) try {
   throw;
 }
 
-// True for what Saver writes under kPlainMetadataKey, in whatever version. Others may use the key too.
-bool is_ours(const Value& value) {
-  return value.get_if<Value::Map>() != nullptr && (value.find("version") != nullptr || value.find("tables") != nullptr);
-}
-
-// What Saver wrote into an index. Files have only texts, which are nothing of ours.
-std::optional<Value> own_metadata(const Reader& reader) {
-  if (reader.format() != Format::kSafetensorsIndex) return std::nullopt;
-  const auto text = reader.table().metadata().find(kPlainMetadataKey);
-  if (!text) return std::nullopt;
-  try {
-    Value value = json_decode(*text);
-    if (is_ours(value)) return value;
-  } catch (const Error&) {
-    // Somebody's text. Where it is JSON the Reader has checked that already.
-  }
-  return std::nullopt;
-}
-
-void check_version(const Value& ours) {
-  const std::uint64_t version = uint_field(ours, "version");
-  if (version == kPlainVersion) return;
-  throw Error(ErrorCode::kUnsupported, "was written in version " + std::to_string(version) +
-                                           " of the layout, this release reads version " +
-                                           std::to_string(kPlainVersion) + "; load it with the release that wrote it");
-}
-
 // Sizes that our index notes. A file that lost its end is found when it is opened; this finds one that was replaced.
 void check_sizes(const Value& files, const TensorTable& table) {
   std::map<std::string, std::uint64_t> sizes;
@@ -116,8 +90,8 @@ bool is_own_index(const std::filesystem::path& index, io::FileOps& ops) {
   try {
     const Value metadata =
         json_decode(safetensors::parse_index(io::read_text_file(index, kMaxIndexBytes, ops)).metadata_json);
-    const Value* ours = metadata.find(kPlainMetadataKey);
-    return ours != nullptr && is_ours(*ours);
+    const Value* ours = metadata.find(kTablesKey);
+    return ours != nullptr && is_table_entry(*ours) && ours->find("attempt") != nullptr;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIo) throw;
     return false;
@@ -227,47 +201,16 @@ CheckpointIndex CheckpointIndex::open_recis(const std::filesystem::path& directo
 void CheckpointIndex::add_plain() {
   const TensorTable& table = reader_.table();
   std::vector<bool> taken(table.size());
-  if (const auto ours = own_metadata(reader_)) {
-    check_version(*ours);
-    check_sizes(field(*ours, "files"), table);
-    add_tables(field(*ours, "tables"), taken);
+  if (const auto entry = find_table_entry(table.metadata())) {
+    // An entry that a conversion wrote says nothing about files.
+    if (const Value* files = entry->find("files")) check_sizes(*files, table);
+    for (const TableBlock& block : find_table_blocks(*entry, table)) {
+      taken[block.tensor] = true;
+      add_part(block.table, block.slot, block.slice, block.tensor);
+    }
   }
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (!taken[i]) add_dense(std::string(table.name(i)), i);
-  }
-}
-
-// Every block looks for its column, and no column for its blocks: an index may name far more columns and slices than
-// there are blocks.
-void CheckpointIndex::add_tables(const Value& tables, std::vector<bool>& taken) {
-  struct Column {
-    const std::string* table;
-    const std::string* slot;
-    const std::set<SliceOrder>* slices;
-  };
-  std::map<std::string, std::set<SliceOrder>> slices_of;
-  std::multimap<std::string, Column, std::less<>> columns;  // by what the names of their blocks begin with
-  for (const auto& [key, description] : map_of(tables, "tables")) {
-    const std::string& name = *key.get_if<std::string>();
-    std::set<SliceOrder>& slices = slices_of[name];
-    for (const Value& item : list_field(description, "slices")) slices.insert(order_of(as_slice(item, "slices")));
-    for (const Value& slot : list_field(description, "slots")) {
-      const auto* slot_name = slot.get_if<std::string>();
-      if (slot_name == nullptr) throw Error(ErrorCode::kCorrupt, "'slots' has something that is no name");
-      columns.emplace(plain_key(name, *slot_name), Column{&name, slot_name, &slices});
-    }
-  }
-  for (std::size_t i = 0; i < reader_.table().size(); ++i) {
-    const std::string_view name = reader_.table().name(i);
-    const std::size_t slash = name.rfind('/');
-    const auto slice = slash == std::string_view::npos ? std::nullopt : slice_from_key(name.substr(slash + 1));
-    if (!slice) continue;
-    const auto [first, last] = columns.equal_range(name.substr(0, slash));
-    for (auto it = first; it != last && !taken[i]; ++it) {
-      if (!it->second.slices->contains(order_of(*slice))) continue;
-      taken[i] = true;
-      add_part(*it->second.table, *it->second.slot, *slice, i);
-    }
   }
 }
 

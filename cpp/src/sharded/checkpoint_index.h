@@ -57,9 +57,8 @@ class CheckpointIndex {
   static CheckpointIndex open_recis(const std::filesystem::path& directory, const ReadOptions& options);
   void add_dense(std::string name, std::size_t tensor);
   void add_part(const std::string& table, const std::string& slot, const BucketRange& slice, std::size_t tensor);
-  // Tables of our own index's metadata; every tensor that is no part of one is dense.
+  // Tables that the metadata describes; every tensor that is no part of one is dense.
   void add_plain();
-  void add_tables(const Value& tables, std::vector<bool>& taken);
   // Sorts parts, and checks that they can be one array.
   void finish();
 
@@ -68,7 +67,7 @@ class CheckpointIndex {
   std::map<std::string, CheckpointTensor, std::less<>> tensors_;
 };
 
-// True when the index was written by Saver.
+// True when the index was written by Saver, and not by a conversion of what Saver wrote.
 bool is_own_index(const std::filesystem::path& index, io::FileOps& ops);
 
 }  // namespace weightstore::sharded

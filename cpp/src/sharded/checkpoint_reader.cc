@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -58,6 +59,27 @@ void check_part(const Reader& reader, const CheckpointPart& part, const io::Stop
 } catch (Error& error) {
   const TensorTable& table = reader.table();
   throw error.in_tensor(table.name(part.tensor)).in_file(table.sources()[table.source_of(part.tensor)]->name());
+}
+
+// Throws unless every tensor with bytes has a checksum, of which `right` were compared. The recis layout has no place
+// for them.
+void require_checksums(const CheckpointIndex& index, std::size_t right) {
+  const Reader& reader = index.reader();
+  const TensorTable& table = reader.table();
+  if (!index.has_true_slices() || (reader.format() == Format::kPytorch && right != 0)) return;
+  const std::vector<std::optional<std::uint32_t>> crcs = reader.recorded_checksums();
+  std::size_t lacking = 0;
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table.nbytes(i) == 0 || (!crcs.empty() && crcs[i])) continue;
+    ++lacking;
+    last = i;
+  }
+  if (lacking == 0) return;
+  throw Error(ErrorCode::kUnsupported,
+              "the tensors fit each other and " + std::to_string(right) + " checksums are right, but " +
+                  std::to_string(lacking) + " of " + std::to_string(table.size()) + " tensors, such as '" +
+                  printable(table.name(last)) + "', have no checksum; save or convert with checksums");
 }
 
 // Calls watch(bytes that are done) meanwhile and at the end.
@@ -190,6 +212,7 @@ std::size_t CheckpointReader::verify(const Progress& progress) const try {
   check_all_ids(reader, parts, state_->threads, [&](std::uint64_t done) {
     if (!report(checksum_bytes + done, "ids")) throw Error(ErrorCode::kCancelled, "verification was cancelled");
   });
+  require_checksums(state_->index, checksums);
   return checksums;
 } catch (Error& error) {
   throw error.in_file(state_->path);

@@ -202,7 +202,7 @@ void refuse_existing(const std::filesystem::path& directory, const SaveOptions& 
   if (options.layout == CheckpointLayout::kPlain) {
     if (has_recis) refuse("holds a checkpoint of the recis layout; save to another directory, or remove it first");
     if (io::is_there(directory / kPlainIndex) && !options.overwrite && !is_own_index(directory / kPlainIndex, ops)) {
-      refuse("holds a set of shards that another tool wrote; save to another directory, or allow overwriting");
+      refuse("holds a set of shards that Saver did not write; save to another directory, or allow overwriting");
     }
     return;
   }

@@ -19,11 +19,6 @@ inline constexpr const char* kRecisIndex = "index";
 inline constexpr const char* kRecisKeys = "tensorkey.json";
 inline constexpr const char* kRecisDescription = "torch_rank_weights_embs_table_multi_shard.json";
 
-// The key in the Hugging Face index's metadata under which ours lies.
-inline constexpr const char* kPlainMetadataKey = "weightstore";
-// What is under it says which version of docs/saver.md it follows.
-inline constexpr std::uint64_t kPlainVersion = 1;
-
 // The text of model.safetensors.index.json. `records` are those of all shards, in order, and passed
 // check_parts().
 std::string plain_index(std::span<const ShardRecord> records);

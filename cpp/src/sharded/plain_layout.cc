@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "codec/json.h"
+#include "metadata_keys.h"
 #include "sharded/block_plan.h"
 #include "sharded/layouts.h"
 #include "sharded/slice_text.h"
+#include "sharded/table_entry.h"
 #include "weightstore/error.h"
 
 namespace weightstore::sharded {
@@ -17,22 +18,6 @@ namespace {
 
 constexpr std::uint64_t kBlockBytes = 1u << 20;  // below this a block is not worth its entry in the index
 constexpr std::uint64_t kFileBytes = 1u << 20;   // below this a file is not worth opening
-
-struct Table {
-  std::set<std::string> slots;
-  std::set<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> slices;  // size, begin, end
-};
-
-Value describe_tables(const std::map<std::string, Table>& tables) {
-  Value::Map result;
-  for (const auto& [name, table] : tables) {
-    Value::List slots(table.slots.begin(), table.slots.end());
-    Value::List slices;
-    for (const auto& [size, begin, end] : table.slices) slices.push_back(slice_value({begin, end, size}));
-    result.emplace_back(name, Value::Map{{"slots", std::move(slots)}, {"slices", std::move(slices)}});
-  }
-  return result;
-}
 
 }  // namespace
 
@@ -85,7 +70,7 @@ std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const Sh
 
 std::string plain_index(std::span<const ShardRecord> records) {
   std::map<std::string_view, std::string_view> weight_map;
-  std::map<std::string, Table> tables;
+  TableDescriptions tables;
   std::uint64_t total = 0;
   Value::Map files;
   for (const ShardRecord& record : records) {
@@ -95,8 +80,7 @@ std::string plain_index(std::span<const ShardRecord> records) {
         weight_map.emplace(block.key, file.name);
         total += block.end - block.begin;
         if (block.kind == BlockKind::kDense) continue;
-        tables[block.table].slots.insert(block.slot);
-        tables[block.table].slices.emplace(block.slice.size, block.slice.begin, block.slice.end);
+        tables.add(block.table, block.slot, block.slice);
       }
     }
   }
@@ -104,9 +88,9 @@ std::string plain_index(std::span<const ShardRecord> records) {
                           {"attempt", records.empty() ? std::string() : records.front().attempt},
                           {"shard_num", std::uint64_t{records.size()}},
                           {"files", std::move(files)},
-                          {"tables", describe_tables(tables)}};
+                          {"tables", tables.value()}};
   std::string json = "{\n  \"metadata\": {\n    \"format\": \"pt\",\n    \"total_size\": " + std::to_string(total) +
-                     ",\n    \"" + kPlainMetadataKey + "\": " + json_encode(ours) + "\n  },\n  \"weight_map\": {";
+                     ",\n    \"" + std::string(kTablesKey) + "\": " + json_encode(ours) + "\n  },\n  \"weight_map\": {";
   const char* separator = "\n    ";
   for (const auto& [key, file] : weight_map) {
     json += std::exchange(separator, ",\n    ");

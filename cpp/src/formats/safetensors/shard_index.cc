@@ -7,6 +7,7 @@
 
 #include "codec/json.h"
 #include "formats/safetensors/header.h"
+#include "metadata_keys.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
 
@@ -35,6 +36,19 @@ void append_object(std::string& json, Value::Map map) {
     json += json_encode(map[i].first) + ": " + json_encode(map[i].second);
   }
   json += map.empty() ? "}" : "\n  }";
+}
+
+// The entry about tables is an object in an index, where files can only have its text.
+Value metadata_value(std::string_view key, std::string_view text) {
+  if (key == kTablesKey) {
+    try {
+      Value entry = json_decode(text);
+      if (entry.get_if<Value::Map>() != nullptr) return entry;
+    } catch (const Error&) {
+      // Somebody else's text.
+    }
+  }
+  return std::string(text);
 }
 
 }  // namespace
@@ -86,7 +100,7 @@ std::string write_index(const TextMap& weight_map, std::uint64_t total_size, con
   if (metadata != nullptr) {
     for (std::size_t i = 0; i < metadata->size(); ++i) {
       if (metadata->key(i) == "total_size") continue;  // ours is right whatever the caller says
-      head.emplace_back(std::string(metadata->key(i)), std::string(metadata->value(i)));
+      head.emplace_back(std::string(metadata->key(i)), metadata_value(metadata->key(i), metadata->value(i)));
     }
   }
   std::string json = "{\n  \"metadata\": ";
