@@ -149,6 +149,16 @@ bool remove_superfluous(const Entry& entry, const ShardSite& site, io::FileOps& 
 
 }  // namespace
 
+ShardSite site_of_index(const std::filesystem::path& index_path) {
+  const std::string name = index_path.filename().string();
+  if (!name.ends_with(kIndexSuffix) || name.size() == kIndexSuffix.size()) {
+    throw Error(ErrorCode::kInvalidArgument, "the name of a shard index ends in '" + std::string(kIndexSuffix) +
+                                                 "', such as model.safetensors.index.json");
+  }
+  const std::filesystem::path directory = index_path.parent_path();
+  return {index_path, directory.empty() ? "." : directory.native(), name.substr(0, name.size() - kIndexSuffix.size())};
+}
+
 IndexedFiles read_indexed_files(const ShardSite& site, io::FileOps& ops) {
   IndexedFiles files;
   try {

@@ -33,6 +33,8 @@ struct ShardSite {
 
   std::string path_of(const std::string& name) const { return directory + "/" + name; }
 };
+// Throws Error(kInvalidArgument) when the name does not end in kIndexSuffix.
+ShardSite site_of_index(const std::filesystem::path& index_path);
 
 // What the index at a site says.
 struct IndexedFiles {

@@ -56,16 +56,6 @@ std::uint64_t data_bytes(const std::vector<NewTensor>& tensors) {
   return total;
 }
 
-ShardSite site_of(const std::filesystem::path& index_path) {
-  const std::string name = index_path.filename().string();
-  if (!name.ends_with(kIndexSuffix) || name.size() == kIndexSuffix.size()) {
-    throw Error(ErrorCode::kInvalidArgument, "the name of a shard index ends in '" + std::string(kIndexSuffix) +
-                                                 "', such as model.safetensors.index.json");
-  }
-  const std::filesystem::path directory = index_path.parent_path();
-  return {index_path, directory.empty() ? "." : directory.native(), name.substr(0, name.size() - kIndexSuffix.size())};
-}
-
 // The caller's metadata, without checksums that came with it when the shards get their own.
 TextMap index_metadata(const std::optional<TextMap>& metadata, bool checksums) {
   TextMap result;
@@ -118,6 +108,7 @@ class NewShards {
     }
     // Otherwise the next save finds the journal and tries again.
     if (removed) journal_.remove();
+    settle_journals(site_, "", ops_);  // a save that ended meanwhile may have left its journal to this one
   }
   NewShards(const NewShards&) = delete;
   NewShards& operator=(const NewShards&) = delete;
@@ -185,7 +176,7 @@ void check_usual_names(const ShardSite& site, std::size_t count) {
 
 std::vector<std::string> Writer::write_shards(const std::filesystem::path& index_path, std::uint64_t max_shard_bytes,
                                               const WriteOptions& options) const try {
-  const ShardSite site = site_of(index_path);
+  const ShardSite site = site_of_index(index_path);
   plan_file(*this, Format::kSafetensors, options);
   io::FileOps& ops = options.file_ops != nullptr ? *options.file_ops : io::system_file_ops();
   const std::vector<Writer> shards = split(tensors_, max_shard_bytes);

@@ -34,6 +34,20 @@ bool sync_directory(const std::string& directory, FileOps& ops) {
   return fd >= 0 && sync_and_close_directory(fd, ops);
 }
 
+void remove_name(const std::string& path, bool durable, FileOps& ops) {
+  if (retry_interrupted([&] { return ops.unlink(path.c_str()); }) != 0) {
+    if (errno == ENOENT) return;
+    throw io_error(errno, "the new files are complete, but this old one cannot be removed", path);
+  }
+  const std::string directory = std::filesystem::path(path).parent_path().native();
+  if (durable && !sync_directory(directory.empty() ? "." : directory, ops)) {
+    throw io_error(errno,
+                   "the new files are complete, but this old one may come back after a power failure: cannot sync '" +
+                       directory + "'",
+                   path);
+  }
+}
+
 AtomicFile::AtomicFile(const std::filesystem::path& target, const Options& options, FileOps& ops)
     : ops_(ops), options_(options) {
   const std::filesystem::path resolved = follow_links(target);

@@ -64,4 +64,8 @@ class AtomicFile : public OutputFile {
 // failure.
 bool sync_directory(const std::string& directory, FileOps& ops);
 
+// Removes what has the name, a symlink rather than its target, and syncs the directory if `durable`. A name that is not
+// there is no error. Throws Error(kIo).
+void remove_name(const std::string& path, bool durable, FileOps& ops);
+
 }  // namespace weightstore::io
