@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -279,6 +280,22 @@ TEST(a_disk_that_stays_broken_leaves_the_old_set) {
       }
     }
   });
+}
+
+TEST(everything_new_is_synced_before_the_commit_and_nothing_old_removed) {
+  const Scene scene(Before::kUsualNames, true, true);
+  scene.set_up();
+  FaultyFileOps ops;
+  scene.save(ops);
+  const std::vector<Call> log = ops.log();
+  const auto commit = std::find(log.begin(), log.end(), Call::kRename);
+  CHECK(commit != log.end());
+  CHECK_EQ(std::count(log.begin(), log.end(), Call::kRename), 1);
+  // Two shards, the journal, the directory with their names, the index; then the directory with the index's name.
+  CHECK_EQ(std::count(log.begin(), commit, Call::kFsync), 5);
+  CHECK_EQ(std::count(commit, log.end(), Call::kFsync), 1);
+  CHECK_EQ(std::count(log.begin(), commit, Call::kUnlink), 0);
+  CHECK_EQ(std::count(commit, log.end(), Call::kUnlink), 4);  // three shards and the journal
 }
 
 TEST(a_shard_that_cannot_be_removed_does_not_fail_the_save) {
