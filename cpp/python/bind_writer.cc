@@ -197,6 +197,18 @@ void init_writer(py::module_& m) {
           py::arg("overwrite") = true, py::arg("checksums") = false, py::arg("progress") = py::none(),
           "Returns the names of the shards.")
       .def(
+          "write_file_or_shards",
+          [](const Writer& w, const py::object& path, std::uint64_t max_shard_bytes, bool durable, bool overwrite,
+             bool checksums, py::object progress) {
+            const auto target = to_path(path);
+            const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
+            py::gil_scoped_release nogil;
+            return w.write_file_or_shards(target, max_shard_bytes, options);
+          },
+          py::arg("path"), py::arg("max_shard_bytes"), py::kw_only(), py::arg("durable") = true,
+          py::arg("overwrite") = true, py::arg("checksums") = false, py::arg("progress") = py::none(),
+          "Returns the names of the shards; none when it is one file.")
+      .def(
           "write_bytes",
           [](SharedWriter& w, const std::string& format, bool checksums, const std::string& burn) {
             const auto options = write_options(false, true, checksums, burn, py::none());

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <string>
 #include <utility>
 
@@ -11,6 +13,17 @@
 #include "weightstore/safetensors.h"
 
 namespace weightstore {
+namespace {
+
+using FileIdentity = std::pair<dev_t, ino_t>;
+
+// Of the file that the path leads to now; zeros when there is none.
+FileIdentity identity_of(const std::filesystem::path& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0 ? FileIdentity(status.st_dev, status.st_ino) : FileIdentity();
+}
+
+}  // namespace
 
 Reader Reader::finish_open(std::shared_ptr<State> state) {
   const Verify verify = state->options.verify;
@@ -34,17 +47,28 @@ Reader Reader::finish_open(std::shared_ptr<State> state) {
   return reader;
 }
 
+// A save may replace the set between the moment when its index is read and the moment when the last shard is open: the
+// shards that the old index names are then gone. If the index is another file by now, the new set is opened.
 Reader Reader::open(const std::filesystem::path& path, const ReadOptions& options) try {
-  auto source = io::open_file(path, options.map, io::system_file_ops());
-  if (detect_format(*source) != Format::kSafetensorsIndex) return open(std::move(source), options);
-  check_name(path.native(), Format::kSafetensorsIndex);
-  auto state = std::make_shared<State>();
-  state->options = options;
-  state->format = Format::kSafetensorsIndex;
-  ShardSet set = open_shards(path, *source, options);
-  state->table = std::move(set.table);
-  state->checksum_entries = std::move(set.checksum_entries);
-  return finish_open(std::move(state));
+  constexpr int kTries = 10;
+  for (int attempt = 1;; ++attempt) {
+    const FileIdentity before = identity_of(path);
+    // Stays open, so that its inode number cannot go to a newer index.
+    auto source = io::open_file(path, options.map, io::system_file_ops());
+    if (detect_format(*source) != Format::kSafetensorsIndex) return open(std::move(source), options);
+    check_name(path.native(), Format::kSafetensorsIndex);
+    try {
+      auto state = std::make_shared<State>();
+      state->options = options;
+      state->format = Format::kSafetensorsIndex;
+      ShardSet set = open_shards(path, *source, options);
+      state->table = std::move(set.table);
+      state->checksum_entries = std::move(set.checksum_entries);
+      return finish_open(std::move(state));
+    } catch (const Error&) {
+      if (attempt == kTries || identity_of(path) == before) throw;
+    }
+  }
 } catch (Error& error) {
   error.in_file(path.string());
   throw;

@@ -1,20 +1,17 @@
-// A set of shards under the names that Hugging Face's tools expect. Those names are fixed, so a new set replaces the
-// files of an old one, and no order of renames is atomic as a whole. The index is therefore what makes a set:
+// A set of shards and its index. The index is what makes a set, so replacing the index replaces the set: at every
+// instant a reader finds the old set or the new one, whole.
 //
-//  1. Every shard is written, whole, as a temporary beside its final name.
-//  2. The old index is removed, and that synced: from here on there is no set, rather than one that mixes old and new
-//     shards.
-//  3. The shards are renamed to their final names.
-//  4. The new index is written, last.
-//  5. Shards of the old set that the new one does not use are removed, if their names are such as we give.
+//  1. The journal is created (shard_journal.h). Files that dead saves of this set left are removed.
+//  2. Every shard is written, synced and closed under a name with the id of this save, which no other set uses.
+//  3. If there is no set to replace, the shards get their usual names; if a usual name is taken, they keep the id.
+//  4. The directory is synced, so that the names of the shards are safe before the index is.
+//  5. The new index is written, synced and renamed over the old one. This is the commit.
+//  6. The old shards are removed: those that the old index names, if their names are such as we give.
 //
-// A failure before step 2 leaves the old set as it was. When nothing may be overwritten there is no old set, and a
-// failure leaves nothing.
+// A failure before the commit removes the new shards and leaves the old set. A failure in step 6 is no error: the new
+// set is complete, and the next save of the set removes the files, because the journal stays.
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <memory>
 #include <set>
 #include <string>
@@ -23,8 +20,11 @@
 
 #include "codec/checked.h"
 #include "io/atomic_file.h"
-#include "io/file_source.h"
+#include "io/checked_io.h"
+#include "io/new_file.h"
 #include "io/text_file.h"
+#include "shard_journal.h"
+#include "shard_names.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
@@ -33,8 +33,6 @@
 
 namespace weightstore {
 namespace {
-
-constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 
 // Tensors a shard, in the order of addition: a shard is closed when the next tensor would not fit.
 std::vector<Writer> split(const std::vector<NewTensor>& tensors, std::uint64_t max_shard_bytes) {
@@ -52,67 +50,10 @@ std::vector<Writer> split(const std::vector<NewTensor>& tensors, std::uint64_t m
   return shards;
 }
 
-std::string shard_name(const std::string& base, std::size_t number, std::size_t count) {
-  std::array<char, 64> suffix;
-  std::snprintf(suffix.data(), suffix.size(), "-%05zu-of-%05zu.safetensors", number, count);
-  return base + suffix.data();
-}
-
-// Files of the set that `index_path` describes now; empty when there is none or it cannot be read.
-std::set<std::string> files_of_old_set(const std::filesystem::path& index_path, io::FileOps& ops) {
-  std::set<std::string> files;
-  try {
-    const auto source = io::open_file(index_path, false, ops);
-    if (source->size() > Limits().safetensors_index_bytes) return files;
-    std::string text(static_cast<std::size_t>(source->size()), '\0');
-    source->read_at(0, {reinterpret_cast<std::byte*>(text.data()), text.size()});
-    const TextMap map = safetensors::parse_index(text).weight_map;
-    for (std::size_t i = 0; i < map.size(); ++i) files.emplace(map.value(i));
-  } catch (const Error&) {
-  }
-  return files;
-}
-
-// Whether a name is one that shard_name() gives.
-bool is_shard_name(std::string_view name, const std::string& base) {
-  std::size_t number = 0;
-  std::size_t count = 0;
-  if (!name.starts_with(base)) return false;
-  const std::string suffix(name.substr(base.size()));
-  return std::sscanf(suffix.c_str(), "-%zu-of-%zu.safetensors", &number, &count) == 2 &&
-         shard_name(base, number, count) == name;
-}
-
-// Files that were given their names, and lose them again unless kept.
-class NewNames {
- public:
-  explicit NewNames(io::FileOps& ops) : ops_(ops) {}
-  ~NewNames() {
-    for (const std::string& path : paths_) ops_.unlink(path.c_str());
-  }
-  NewNames(const NewNames&) = delete;
-  NewNames& operator=(const NewNames&) = delete;
-
-  void add(std::string path) { paths_.push_back(std::move(path)); }
-  void keep() { paths_.clear(); }
-
- private:
-  io::FileOps& ops_;
-  std::vector<std::string> paths_;
-};
-
-void remove_index(const std::filesystem::path& index_path, bool durable, io::FileOps& ops) {
-  // The link stays when the index is one.
-  const std::filesystem::path target = io::follow_links(index_path);
-  if (ops.unlink(target.c_str()) != 0) {
-    if (errno == ENOENT) return;
-    throw Error(ErrorCode::kIo, "cannot remove the old index").with_errno(errno);
-  }
-  const std::string directory = target.parent_path().empty() ? "." : target.parent_path().string();
-  if (durable && !io::sync_directory(directory, ops)) {
-    throw Error(ErrorCode::kIo, "the old index is removed, but its directory cannot be synced; write the set again")
-        .with_errno(errno);
-  }
+std::uint64_t data_bytes(const std::vector<NewTensor>& tensors) {
+  std::uint64_t total = 0;
+  for (const NewTensor& tensor : tensors) total += tensor.bytes->size();
+  return total;
 }
 
 // The caller's metadata, without checksums that came with it when the shards get their own.
@@ -125,70 +66,183 @@ TextMap index_metadata(const std::optional<TextMap>& metadata, bool checksums) {
   return result;
 }
 
+// The shards of the set that `indexed` describes, as far as their names are such as we give.
+std::vector<std::string> own_shards(const IndexedFiles& indexed, const ShardSite& site) {
+  std::vector<std::string> names;
+  for (const std::string& name : indexed.names) {
+    if (is_shard_name(site.stem, name)) names.push_back(name);
+  }
+  return names;
+}
+
+// The new shards look to others as the first of the old ones does.
+std::optional<io::FilePattern> pattern_of(const std::vector<std::string>& old_shards, const ShardSite& site) {
+  for (const std::string& name : old_shards) {
+    io::FilePattern pattern{site.path_of(name), {}};
+    if (::lstat(pattern.path.c_str(), &pattern.status) == 0 && S_ISREG(pattern.status.st_mode)) return pattern;
+  }
+  return std::nullopt;
+}
+
+// The shards of one save. Destroyed before keep(), they are removed.
+class NewShards {
+ public:
+  NewShards(const ShardSite& site, std::size_t count, io::FileOps& ops) : site_(site), ops_(ops), journal_(site, ops) {
+    for (std::size_t i = 0; i < count; ++i) {
+      names_.push_back(fresh_shard_name(site.stem, journal_.id(), i + 1, count));
+      journal_.add_made(names_.back());
+    }
+    try {
+      journal_.flush(false);
+    } catch (...) {
+      journal_.remove();
+      throw;
+    }
+  }
+
+  ~NewShards() {
+    if (kept_) return;
+    bool removed = true;
+    for (const std::string& name : names_) {
+      removed &= ops_.unlink(site_.path_of(name).c_str()) == 0 || errno == ENOENT;
+    }
+    // Otherwise the next save finds the journal and tries again.
+    if (removed) journal_.remove();
+    settle_journals(site_, "", ops_);  // a save that ended meanwhile may have left its journal to this one
+  }
+  NewShards(const NewShards&) = delete;
+  NewShards& operator=(const NewShards&) = delete;
+
+  const std::vector<std::string>& names() const { return names_; }
+  ShardJournal& journal() { return journal_; }
+
+  // Gives all shards their usual names. If one is taken, the shards keep the names that they have and the result is the
+  // name that is taken; else it is empty.
+  std::string take_usual_names() {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const std::string usual = usual_shard_name(site_.stem, i + 1, names_.size());
+      if (rename(i, usual)) continue;
+      while (i-- > 0) {
+        if (!rename(i, fresh_shard_name(site_.stem, journal_.id(), i + 1, names_.size()))) throw rename_error(i);
+      }
+      return usual;
+    }
+    return "";
+  }
+
+  // The index names the shards now, or may do so after a power failure.
+  void keep() { kept_ = true; }
+
+ private:
+  // False when the name is taken.
+  bool rename(std::size_t i, const std::string& name) {
+    const std::string from = site_.path_of(names_[i]);
+    const std::string to = site_.path_of(name);
+    if (io::retry_interrupted([&] { return ops_.rename_new(from.c_str(), to.c_str()); }) != 0) {
+      if (errno == EEXIST) return false;
+      throw rename_error(i);
+    }
+    names_[i] = name;
+    return true;
+  }
+
+  Error rename_error(std::size_t i) const {
+    return io::io_error(errno, "cannot give the new shard its name; what was there before is unchanged",
+                        site_.path_of(names_[i]));
+  }
+
+  const ShardSite& site_;
+  io::FileOps& ops_;
+  ShardJournal journal_;
+  std::vector<std::string> names_;
+  bool kept_ = false;
+};
+
+Error taken(const ShardSite& site, const std::string& name) {
+  return Error(ErrorCode::kConflict, "the file exists; allow overwriting, or choose another name")
+      .in_file(site.path_of(name))
+      .with_errno(EEXIST);
+}
+
+// Before anything is written, when nothing may be overwritten.
+void check_usual_names(const ShardSite& site, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string name = usual_shard_name(site.stem, i + 1, count);
+    if (io::is_there(site.path_of(name))) throw taken(site, name);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> Writer::write_shards(const std::filesystem::path& index_path, std::uint64_t max_shard_bytes,
                                               const WriteOptions& options) const try {
-  const std::string index_name = index_path.filename().string();
-  if (!index_name.ends_with(kIndexSuffix) || index_name.size() == kIndexSuffix.size()) {
-    throw Error(ErrorCode::kInvalidArgument, "the name of a shard index ends in '" + std::string(kIndexSuffix) +
-                                                 "', such as model.safetensors.index.json");
-  }
+  const ShardSite site = site_of_index(index_path);
   plan_file(*this, Format::kSafetensors, options);
-  const std::string base = index_name.substr(0, index_name.size() - kIndexSuffix.size());
   io::FileOps& ops = options.file_ops != nullptr ? *options.file_ops : io::system_file_ops();
   const std::vector<Writer> shards = split(tensors_, max_shard_bytes);
+  const std::uint64_t total = data_bytes(tensors_);
 
-  std::uint64_t total = 0;
-  for (const NewTensor& tensor : tensors_) total += tensor.bytes->size();
+  io::AtomicFile index(index_path, {options.durable, options.overwrite}, ops);
+  if (!options.overwrite) check_usual_names(site, shards.size());
+  settle_journals(site, "", ops);
+  NewShards files(site, shards.size(), ops);
+  const auto like = pattern_of(own_shards(read_indexed_files(site, ops), site), site);
   std::uint64_t before = 0;
-  TextMap weight_map;
-  std::vector<std::string> names;
-  std::vector<std::unique_ptr<io::AtomicFile>> files;
-  std::error_code unknown;  // then opening the shards says what is wrong
-  if (!options.overwrite && std::filesystem::exists(index_path, unknown)) {
-    throw Error(ErrorCode::kConflict, "the file exists; allow overwriting, or choose another name").with_errno(EEXIST);
-  }
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    names.push_back(shard_name(base, i + 1, shards.size()));
-    files.push_back(std::make_unique<io::AtomicFile>(index_path.parent_path() / names.back(),
-                                                     io::AtomicFile::Options{options.durable, options.overwrite}, ops));
+    Writer shard = shards[i];
+    if (metadata_ && metadata_->find("format")) shard.set_metadata("format", *metadata_->find("format"));
+    const std::uint64_t data_size = data_bytes(shard.tensors());
     WriteOptions shard_options = options;
     if (options.progress) {
       // One scale for the whole set; a shard's header, which is what its file has beside its data, counts for nothing.
-      std::uint64_t data_size = 0;
-      for (const NewTensor& tensor : shards[i].tensors()) data_size += tensor.bytes->size();
       shard_options.progress = [&options, before, total, data_size](std::uint64_t done, std::uint64_t file_size,
                                                                     std::string_view name) {
         const std::uint64_t header_size = file_size - data_size;
         return options.progress(before + (done > header_size ? done - header_size : 0), total, name);
       };
     }
-    Writer shard = shards[i];
-    if (metadata_ && metadata_->find("format")) shard.set_metadata("format", *metadata_->find("format"));
-    write_open_file(*files.back(), shard, Format::kSafetensors, shard_options, ops);
-    for (const NewTensor& tensor : shard.tensors()) {
-      weight_map.add(tensor.name, names.back());
-      before += tensor.bytes->size();
-    }
+    files.journal().touch();
+    io::NewFile file(site.path_of(files.names()[i]), like, ops);
+    write_open_file(file, shard, Format::kSafetensors, shard_options, ops);
+    file.finish(options.durable);
+    before += data_size;
   }
 
-  std::set<std::string> stale = files_of_old_set(index_path, ops);
-  if (options.overwrite) remove_index(index_path, options.durable, ops);
-  NewNames committed(ops);
-  for (const auto& file : files) {
-    file->commit();
-    if (!options.overwrite) committed.add(file->target_path());
+  const IndexedFiles replaced = read_indexed_files(site, ops);
+  const bool first = replaced.state == IndexedFiles::State::kNone;
+  for (const std::string& name : own_shards(replaced, site)) files.journal().add_old(name);
+  for (std::size_t i = 0; first && i < shards.size(); ++i) {
+    files.journal().add_renamed(usual_shard_name(site.stem, i + 1, shards.size()), files.names()[i]);
+  }
+  files.journal().flush(options.durable);
+  if (first) {
+    const std::string name = files.take_usual_names();
+    if (!name.empty() && !options.overwrite) throw taken(site, name);
+  }
+  if (options.durable && !io::sync_directory(site.directory, ops)) {
+    throw io::io_error(errno, "cannot sync '" + site.directory + "'; what was there before is unchanged",
+                       index_path.native());
+  }
+
+  TextMap weight_map;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    for (const NewTensor& tensor : shards[i].tensors()) weight_map.add(tensor.name, files.names()[i]);
   }
   const TextMap metadata = index_metadata(metadata_, options.checksums);
-  io::write_text_file(index_path, safetensors::write_index(weight_map, total, &metadata),
-                      {options.durable, options.overwrite}, ops);
-  committed.keep();
-  for (const std::string& name : names) stale.erase(name);
-  for (const std::string& name : stale) {
-    if (is_shard_name(name, base)) ops.unlink((index_path.parent_path() / name).c_str());
+  const std::string text = safetensors::write_index(weight_map, total, &metadata);
+  io::write_fully(ops, index.fd(), {reinterpret_cast<const std::byte*>(text.data()), text.size()}, 0,
+                  index.target_path());
+  try {
+    index.commit();
+  } catch (const Error&) {
+    // The old index may come back with a power failure, so the old shards stay, too.
+    if (index.is_published()) files.keep();
+    throw;
   }
-  return names;
+  files.keep();
+  files.journal().release();
+  settle_journals(site, files.journal().id(), ops);
+  return files.names();
 } catch (Error& error) {
   error.in_file(index_path.string()).of_format(Format::kSafetensors);
   throw;

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "io/atomic_file.h"
+#include "io/file_ops.h"
+#include "io/output_file.h"
 #include "weightstore/layout.h"
 #include "weightstore/writer.h"
 
@@ -16,7 +17,7 @@ Layout plan_file(const Writer& contents, Format format, const WriteOptions& opti
 
 // Plans `contents`, streams them through `file` and puts the checksums that `options` asks for into the header. The
 // caller commits.
-void write_open_file(io::AtomicFile& file, const Writer& contents, Format format, const WriteOptions& options,
+void write_open_file(const io::OutputFile& file, const Writer& contents, Format format, const WriteOptions& options,
                      io::FileOps& ops);
 
 }  // namespace weightstore

@@ -65,7 +65,7 @@ void check_known(const Writer& contents, std::span<const std::uint32_t> crcs) {
 
 }  // namespace
 
-void write_open_file(io::AtomicFile& file, const Writer& contents, Format format, const WriteOptions& options,
+void write_open_file(const io::OutputFile& file, const Writer& contents, Format format, const WriteOptions& options,
                      io::FileOps& ops) {
   const io::StreamOptions stream{options.durable, options.checksums, options.progress};
   if (!options.checksums) {

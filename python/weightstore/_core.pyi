@@ -245,4 +245,14 @@ class Writer:
         checksums: bool = False,
         progress: _Progress = None,
     ) -> list[str]: ...
+    def write_file_or_shards(
+        self,
+        path: _Path,
+        max_shard_bytes: int,
+        *,
+        durable: bool = True,
+        overwrite: bool = True,
+        checksums: bool = False,
+        progress: _Progress = None,
+    ) -> list[str]: ...
     def write_bytes(self, format: str, *, checksums: bool = False, burn: str = "0.20") -> bytes: ...

@@ -68,19 +68,25 @@ def write(
     format: str | None = None,
     burn: str = "0.20",
 ) -> None:
-    """Writes a planned file, or shards and their index when it is larger than max_shard_size. The path tells the format,
-    unless it is given. burn: the oldest release that shall read a Burnpack file."""
+    """Writes a planned file. The path tells the format, unless it is given. burn: the oldest release that shall read a
+    Burnpack file.
+
+    max_shard_size: a SafeTensors file that is larger becomes shards and their index. Either form replaces the other."""
     path = os.fspath(filename)
     format = format or format_of(path)
     limit = parse_size(DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size)
-    if format == "safetensors" and max_shard_size is not None and writer.nbytes() > limit:
-        format, path = "safetensors index", path.removesuffix(".safetensors") + INDEX_ENDING
     if format == "burnpack" and max_shard_size is not None:
         raise errors.make("invalid_argument", "Burnpack files are not sharded; leave out max_shard_size", format=format)
     with reporting(progress) as report:
+        options: dict[str, Any] = {
+            "durable": durable,
+            "overwrite": overwrite,
+            "checksums": checksums,
+            "progress": report,
+        }
         if format == "safetensors index":
-            writer.write_shards(path, limit, durable=durable, overwrite=overwrite, checksums=checksums, progress=report)
+            writer.write_shards(path, limit, **options)
+        elif format == "safetensors" and max_shard_size is not None:
+            writer.write_file_or_shards(path, limit, **options)
         else:
-            writer.write_file(
-                path, format, durable=durable, overwrite=overwrite, checksums=checksums, burn=burn, progress=report
-            )
+            writer.write_file(path, format, burn=burn, **options)

@@ -54,6 +54,7 @@ def save_file(
     checksums: keep a crc32c of every tensor in the metadata, to be compared with `open(..., verify=...)`.
     overwrite: False raises ConflictError when the file exists.
     max_shard_size: "5GB" or bytes; a larger SafeTensors file becomes shards beside `<name>.safetensors.index.json`.
+        The file replaces a set of this name, and the set the file.
     param_ids, scalars: Burnpack only.
     """
     format = _save.format_of(os.fspath(filename))

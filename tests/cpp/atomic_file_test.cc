@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "faulty_file_ops.h"
+#include "io/liveness.h"
 #include "leftovers.h"
 #include "test_files.h"
 #include "weightstore/error.h"
@@ -224,19 +225,34 @@ TEST(the_temporary_of_a_living_writer_is_kept) {
 
 TEST(other_files_are_never_taken_for_temporaries) {
   const TempDir dir;
-  const Names names{".a.0123456789abcdef.tmp", ".f.0123456789ABCDEF.weightstore-tmp", ".f.weightstore-tmp",
-                    "f.0123456789abcdef.weightstore-tmp"};
+  const std::string ending = "." + io::host_id() + "-0123456789abcdef.weightstore-tmp";
+  const Names names{".a.0123456789abcdef.tmp", ".f." + io::host_id() + "-0123456789ABCDEF.weightstore-tmp",
+                    ".f.weightstore-tmp", "f" + ending, ".." + io::host_id() + "-0123456789abcdef.weightstore-tmp"};
   for (const std::string& name : names) write_file(dir / name, "");
   write_file(dir / "kept", "");
-  std::filesystem::create_symlink("kept", dir / ".f.0123456789abcdef.weightstore-tmp");
-  std::filesystem::create_directory(dir / ".g.0123456789abcdef.weightstore-tmp");
-  CHECK_EQ(::mkfifo((dir / ".h.0123456789abcdef.weightstore-tmp").c_str(), 0600), 0);
+  std::filesystem::create_symlink("kept", dir / (".f" + ending));
+  std::filesystem::create_directory(dir / (".g" + ending));
+  CHECK_EQ(::mkfifo((dir / (".h" + ending)).c_str(), 0600), 0);
   const Names before = names_in(dir.path());
   io::remove_stale_temporaries(dir.path(), io::system_file_ops());
   CHECK(names_in(dir.path()) == before);
-  write_file(dir / ".f.0123456789abcde0.weightstore-tmp", "");
+  write_file(dir / (".i" + ending), "");
   io::remove_stale_temporaries(dir.path(), io::system_file_ops());
   CHECK(names_in(dir.path()) == before);
+}
+
+TEST(temporaries_of_other_hosts_are_removed_only_when_they_are_old) {
+  const TempDir dir;
+  // The second is what earlier releases called theirs.
+  for (const char* name : {".f.00000000-0123456789abcdef.weightstore-tmp", ".f.0123456789abcdef.weightstore-tmp"}) {
+    write_file(dir / name, "half");
+    save(dir / "g", "new");
+    CHECK(std::filesystem::exists(dir / name));
+    std::filesystem::last_write_time(
+        dir / name, std::filesystem::file_time_type::clock::now() - io::kAbandonedAfter - std::chrono::minutes(5));
+    save(dir / "g", "new");
+    CHECK(names_in(dir.path()) == Names{"g"});
+  }
 }
 
 TEST(cleaning_a_directory_that_is_not_there_does_nothing) {

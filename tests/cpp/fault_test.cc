@@ -7,6 +7,7 @@
 #include "cache_control.h"
 #include "check.h"
 #include "faulty_file_ops.h"
+#include "io/atomic_file.h"
 #include "io/file_source.h"
 #include "io/file_writer.h"
 #include "io/parallel_copy.h"

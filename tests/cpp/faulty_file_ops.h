@@ -22,6 +22,7 @@ enum class Call : std::uint8_t {
   kFallocate,
   kFtruncate,
   kFchmod,
+  kFchown,
   kFsync,
   kFlock,
   kRename,
@@ -95,6 +96,9 @@ class FaultyFileOps final : public weightstore::io::FileOps {
   }
   int ftruncate(int fd, off_t length) override { return fails(Call::kFtruncate) ? -1 : FileOps::ftruncate(fd, length); }
   int fchmod(int fd, mode_t mode) override { return fails(Call::kFchmod) ? -1 : FileOps::fchmod(fd, mode); }
+  int fchown(int fd, uid_t owner, gid_t group) override {
+    return fails(Call::kFchown) ? -1 : FileOps::fchown(fd, owner, group);
+  }
   int fsync(int fd) override { return fails(Call::kFsync) ? -1 : FileOps::fsync(fd); }
   int flock(int fd, int operation) override { return fails(Call::kFlock) ? -1 : FileOps::flock(fd, operation); }
   int rename(const char* from, const char* to) override {

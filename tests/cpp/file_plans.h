@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "check.h"
+#include "io/atomic_file.h"
 #include "io/file_writer.h"
 #include "test_files.h"
 

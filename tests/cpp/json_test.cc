@@ -304,6 +304,17 @@ TEST(errors_tell_where) {
   CHECK_EQ(*CHECK_THROWS(Error, json_decode("{} x")).offset(), 3u);
 }
 
+TEST(messages_show_paths_safely) {
+  using weightstore::escape_controls;
+  CHECK_EQ(escape_controls("\u00a0 \u00c2 \u0100"), "\u00a0 \u00c2 \u0100");
+  CHECK_EQ(escape_controls("\u0080 \u009b31m \u009f"), "\\xc2\\x80 \\xc2\\x9b31m \\xc2\\x9f");
+  const Error error =
+      Error(ErrorCode::kIo, "cannot look in 'd\n/e\x1b[0m'").in_file("d\n/" + repeat("x", 300) + "\x1b[31m");
+  CHECK_EQ(std::string(error.what()), "d\\x0a/" + repeat("x", 300) + "\\x1b[31m: cannot look in 'd\\x0a/e\\x1b[0m'");
+  CHECK_EQ(error.message(), "cannot look in 'd\\x0a/e\\x1b[0m'");
+  CHECK_EQ(error.path(), "d\n/" + repeat("x", 300) + "\x1b[31m");
+}
+
 TEST(messages_show_text_from_outside_safely) {
   using weightstore::printable;
   CHECK_EQ(printable("a \u00e9"), "a \u00e9");

@@ -1,10 +1,13 @@
 // Sets of shards written, replaced and read as one.
 
 #include <algorithm>
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "check.h"
+#include "shard_models.h"
 #include "test_files.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
@@ -12,43 +15,11 @@
 #include "weightstore/writer.h"
 
 using namespace weightstore;
+using shard_models::files_in;
+using shard_models::kIndex;
+using shard_models::Model;
 using test_files::as_bytes;
 using test_files::TempDir;
-
-namespace {
-
-constexpr const char* kIndex = "model.safetensors.index.json";
-
-std::vector<std::string> files_in(const TempDir& dir) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(dir.path())) names.push_back(entry.path().filename());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-// Tensors t0, t1, ... of `size` bytes each, whose bytes depend on `seed`.
-struct Model {
-  Model(std::size_t count, std::size_t size, std::uint32_t seed) {
-    for (std::size_t i = 0; i < count; ++i)
-      data.push_back(test_files::pattern(size, seed + static_cast<std::uint32_t>(i)));
-    for (std::size_t i = 0; i < count; ++i) writer.add("t" + std::to_string(i), DType::kU8, {size}, as_bytes(data[i]));
-  }
-
-  void check(const Reader& reader) const {
-    CHECK_EQ(reader.table().size(), data.size());
-    for (std::size_t i = 0; i < data.size(); ++i) {
-      const std::size_t tensor = reader.table().at("t" + std::to_string(i));
-      std::string out(data[i].size(), '\0');
-      reader.read(tensor, {reinterpret_cast<std::byte*>(out.data()), out.size()});
-      CHECK(out == data[i]);
-    }
-  }
-
-  std::vector<std::string> data;
-  Writer writer;
-};
-
-}  // namespace
 
 TEST(a_set_is_written_and_read_as_one) {
   const TempDir dir;
@@ -87,20 +58,89 @@ TEST(a_tensor_above_the_limit_has_its_own_shard) {
   CHECK_EQ(writer.write_shards(dir / kIndex, UINT64_MAX).size(), 1u);
 }
 
-TEST(a_smaller_set_replaces_a_larger_one) {
+TEST(a_set_that_replaces_another_has_names_with_an_id) {
   const TempDir dir;
   Model(6, 100, 1).writer.write_shards(dir / kIndex, 100);
   CHECK_EQ(files_in(dir).size(), 7u);
   const Model small(2, 100, 50);
-  small.writer.write_shards(dir / kIndex, 100);
-  CHECK((files_in(dir) ==
-         std::vector<std::string>{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", kIndex}));
+  const auto names = small.writer.write_shards(dir / kIndex, 100);
+  CHECK_EQ(names.size(), 2u);
+  const std::string id = names[0].substr(6, 8);
+  CHECK(id.find_first_not_of("0123456789abcdef") == std::string::npos);
+  CHECK((names == std::vector<std::string>{"model-" + id + "-00001-of-00002.safetensors",
+                                           "model-" + id + "-00002-of-00002.safetensors"}));
+  CHECK((files_in(dir) == std::vector<std::string>{names[0], names[1], kIndex}));
   small.check(Reader::open(dir / kIndex));
-  // The same names, other contents.
+  // And another id each time.
   const Model other(2, 100, 70);
-  other.writer.write_shards(dir / kIndex, 100);
-  CHECK_EQ(files_in(dir).size(), 3u);
+  const auto again = other.writer.write_shards(dir / kIndex, 100);
+  CHECK((files_in(dir) == std::vector<std::string>{again[0], again[1], kIndex}));
+  CHECK(again[0] != names[0]);
   other.check(Reader::open(dir / kIndex));
+}
+
+TEST(a_reader_of_the_old_set_keeps_it) {
+  const TempDir dir;
+  const Model old(3, 100, 1);
+  old.writer.write_shards(dir / kIndex, 100);
+  const Reader reader = Reader::open(dir / kIndex);
+  Model(3, 100, 9).writer.write_shards(dir / kIndex, 100);
+  old.check(reader);
+}
+
+TEST(a_set_is_opened_while_it_is_replaced) {
+  const TempDir dir;
+  WriteOptions quick;
+  quick.durable = false;
+  const Model model(8, 10, 1);
+  model.writer.write_shards(dir / kIndex, 10, quick);
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    while (!stop) model.writer.write_shards(dir / kIndex, 10, quick);
+  });
+  for (int i = 0; i < 500; ++i) {
+    try {
+      model.check(Reader::open(dir / kIndex));
+    } catch (...) {
+      stop = true;
+      writer.join();
+      throw;
+    }
+  }
+  stop = true;
+  writer.join();
+}
+
+TEST(stray_files_under_usual_names_stay) {
+  const TempDir dir;
+  const std::string stray = "model-00002-of-00003.safetensors";
+  test_files::write_file(dir / stray, "theirs");
+  const Model model(3, 100, 1);
+  WriteOptions keep;
+  keep.overwrite = false;
+  const Error error = CHECK_THROWS(Error, model.writer.write_shards(dir / kIndex, 100, keep));
+  CHECK(error.code() == ErrorCode::kConflict);
+  CHECK_EQ(error.path(), (dir / stray).string());
+  CHECK((files_in(dir) == std::vector<std::string>{stray}));
+  const auto names = model.writer.write_shards(dir / kIndex, 100);
+  CHECK_EQ(names[0].size(), std::string("model-12345678-00001-of-00003.safetensors").size());
+  CHECK_EQ(files_in(dir).size(), 5u);
+  CHECK_EQ(test_files::read_file(dir / stray), "theirs");
+  model.check(Reader::open(dir / kIndex));
+  // Nor does a later save remove it.
+  Model(3, 100, 2).writer.write_shards(dir / kIndex, 100);
+  CHECK_EQ(files_in(dir).size(), 5u);
+  CHECK_EQ(test_files::read_file(dir / stray), "theirs");
+}
+
+TEST(new_shards_have_the_mode_of_the_old_ones) {
+  const TempDir dir;
+  for (const std::string& name : Model(3, 100, 1).writer.write_shards(dir / kIndex, 100)) {
+    std::filesystem::permissions(dir / name, std::filesystem::perms(0600));
+  }
+  for (const std::string& name : Model(5, 100, 2).writer.write_shards(dir / kIndex, 100)) {
+    CHECK(std::filesystem::status(dir / name).permissions() == std::filesystem::perms(0600));
+  }
 }
 
 TEST(a_failure_before_the_commit_leaves_the_old_set) {
@@ -161,8 +201,14 @@ TEST(only_shards_under_names_of_ours_are_removed_with_an_old_set) {
   index.replace(index.find("model-00003-of-00003"), 20, "shared");
   test_files::write_file(dir / kIndex, index);
   old.check(Reader::open(dir / kIndex));
-  Model(1, 100, 9).writer.write_shards(dir / kIndex, 100);
-  CHECK((files_in(dir) == std::vector<std::string>{"model-00001-of-00001.safetensors", kIndex, "shared.safetensors"}));
+  // Names that look like ours, but that the index does not name.
+  const std::vector<std::string> others{"model-00001-of-00009.safetensors", "model-1a2b3c4d-00001-of-00003.safetensors",
+                                        "model.safetensors"};
+  for (const std::string& name : others) test_files::write_file(dir / name, "theirs");
+  const auto names = Model(1, 100, 9).writer.write_shards(dir / kIndex, 100);
+  std::vector<std::string> expected{others[0], others[1], others[2], names[0], kIndex, "shared.safetensors"};
+  std::sort(expected.begin(), expected.end());
+  CHECK(files_in(dir) == expected);
 }
 
 TEST(an_index_that_is_a_link_stays_one) {

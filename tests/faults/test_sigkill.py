@@ -105,3 +105,67 @@ def test_the_temporary_of_a_dead_writer_is_removed_by_the_next_save(run_child, t
     wn.save_file({"other": np.arange(3)}, tmp_path / "other.safetensors", durable=False)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, "other.safetensors"])
     assert path.read_bytes() == old
+
+
+# The same for a set of shards, of 1 to 4 of them: other files in the folder stay. Arguments: folder, durable, kills.
+SET_SCRIPT = """
+import json, os, random, signal, sys, time
+import numpy as np
+import weightstore, weightstore.numpy as wn
+
+folder, durable, kills = sys.argv[1], sys.argv[2] == "True", int(sys.argv[3])
+index = os.path.join(folder, "model.safetensors.index.json")
+foreign = ["config.json", "model-00001-of-00009.safetensors", "model-1a2b3c4d-00001-of-00002.safetensors"]
+rng = random.Random(7)
+for name in foreign:
+    with open(os.path.join(folder, name), "w") as file:
+        file.write("theirs")
+
+def save(version):
+    tensors = {f"t{i}": np.full(200_000, version, "i4") for i in range(version % 4 + 1)}
+    wn.save_file(tensors, index, {"version": str(version)}, durable=durable, checksums=True, max_shard_size="800kB")
+
+def version_of_whole_set():
+    with weightstore.open(index, verify="full") as file:
+        version = int(file.metadata["version"])
+        assert sorted(file) == [f"t{i}" for i in range(version % 4 + 1)], (version, sorted(file))
+        for name in file:
+            assert (file[name].numpy() == version).all(), (name, version)
+    for name in foreign:
+        assert open(os.path.join(folder, name)).read() == "theirs", name
+    return version
+
+save(0)
+first = 0
+for kill in range(kills):
+    ready, started = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(started, b"x")
+            version = first
+            while True:
+                version += 1
+                save(version)
+        finally:
+            os._exit(1)
+    os.close(started)
+    os.read(ready, 1)
+    os.close(ready)
+    time.sleep(rng.random() * 0.03)
+    os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+    found = version_of_whole_set()
+    assert found >= first, (found, first)
+    first = found + 1
+    save(first)
+    assert version_of_whole_set() == first
+    shards = set(json.load(open(index))["weight_map"].values())
+    assert set(os.listdir(folder)) == shards | set(foreign) | {os.path.basename(index)}, os.listdir(folder)
+"""
+
+
+@pytest.mark.parametrize("durable", [True, False], ids=["durable", "quick"])
+def test_kills_leave_whole_sets(run_child, tmp_path, durable):
+    run_child(SET_SCRIPT, tmp_path, durable, KILLS)

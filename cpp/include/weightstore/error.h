@@ -30,7 +30,11 @@ enum class ErrorCode : std::uint8_t {
 // The code's name in lower case, e.g. "corrupt".
 std::string_view to_string(ErrorCode code);
 
-// Text from outside as a message may show it: control characters as \xNN, and of more than a few hundred bytes only the
+// Control characters as \xNN, so that a name from outside cannot steer a terminal or forge a line of a log. Error does
+// this to its message and its path.
+std::string escape_controls(std::string_view text);
+
+// Text from outside as a message may show it: escape_controls(), and of more than a few hundred bytes only the
 // beginning and the length.
 std::string printable(std::string_view text);
 
@@ -55,7 +59,7 @@ class Error : public std::exception {
   ErrorCode code() const { return code_; }
   Format format() const { return format_; }
   const std::string& message() const { return message_; }  // without the place
-  const std::string& path() const { return path_; }        // empty when unknown
+  const std::string& path() const { return path_; }        // as it is on disk; empty when unknown
   const std::string& tensor() const { return tensor_; }    // empty when unknown
   std::optional<std::uint64_t> offset() const { return offset_; }
   int os_errno() const { return os_errno_; }  // 0 when the operating system was not involved

@@ -2,53 +2,17 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <cstdint>
-#include <system_error>
-
 #include "io/checked_io.h"
+#include "io/file_attributes.h"
+#include "io/follow_links.h"
+#include "io/temporaries.h"
 
 namespace weightstore::io {
 namespace {
 
-constexpr std::string_view kSuffix = ".weightstore-tmp";
-constexpr std::size_t kRandomDigits = 16;
-constexpr std::size_t kNameMax = 255;
-constexpr int kMaxLinks = 40;
 constexpr int kMaxAttempts = 100;
-
-bool is_temporary_name(std::string_view name) {
-  if (name.size() < 1 + 1 + kRandomDigits + kSuffix.size() || !name.starts_with('.') || !name.ends_with(kSuffix)) {
-    return false;
-  }
-  name.remove_suffix(kSuffix.size());
-  const std::string_view digits = name.substr(name.size() - kRandomDigits);
-  return name[name.size() - kRandomDigits - 1] == '.' &&
-         digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
-bool same_file(int fd, const std::string& path, FileOps& ops) {
-  struct stat opened;
-  struct stat named;
-  return retry_interrupted([&] { return ops.fstat(fd, &opened); }) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
-}
-
-// A writer that lives holds its lock from just after the creation to just after the rename. One that we surprise before
-// it has the lock finds its file gone and makes another.
-void remove_if_stale(const std::string& path, FileOps& ops) {
-  constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  const int fd = retry_interrupted([&] { return ops.open(path.c_str(), kFlags, 0); });
-  if (fd < 0) return;
-  struct stat status;
-  if (ops.fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && ops.flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-      same_file(fd, path, ops)) {
-    ops.unlink(path.c_str());
-  }
-  close_quietly(ops, fd);
-}
 
 int open_directory(const std::string& directory, FileOps& ops) {
   return retry_interrupted([&] { return ops.open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); });
@@ -65,46 +29,22 @@ bool sync_and_close_directory(int fd, FileOps& ops) {
 
 }  // namespace
 
-std::string random_digits() {
-  std::uint64_t bits = 0;
-  const ssize_t n = retry_interrupted([&] { return ::getrandom(&bits, sizeof bits, 0); });
-  if (n != static_cast<ssize_t>(sizeof bits)) throw Error(ErrorCode::kIo, "no random numbers").with_errno(errno);
-  std::string digits(kRandomDigits, '0');
-  for (char& digit : digits) {
-    digit = "0123456789abcdef"[bits & 15];
-    bits >>= 4;
-  }
-  return digits;
-}
-
-std::filesystem::path follow_links(std::filesystem::path path) {
-  const std::filesystem::path first = path;
-  for (int hops = 0; hops < kMaxLinks; ++hops) {
-    std::error_code error;
-    const auto status = std::filesystem::symlink_status(path, error);
-    if (error && error != std::errc::no_such_file_or_directory) {
-      throw io_error(error.value(), "cannot look at the target", path.string());
-    }
-    if (status.type() != std::filesystem::file_type::symlink) return path;
-    const auto next = std::filesystem::read_symlink(path, error);
-    if (error) throw io_error(error.value(), "cannot read the symlink", path.string());
-    path = path.parent_path() / next;  // `next` alone when it is absolute
-  }
-  throw io_error(ELOOP, "cannot follow the symlink", first.string());
-}
-
 bool sync_directory(const std::string& directory, FileOps& ops) {
   const int fd = open_directory(directory, ops);
   return fd >= 0 && sync_and_close_directory(fd, ops);
 }
 
-void remove_stale_temporaries(const std::string& directory, FileOps& ops) noexcept {
-  try {
-    std::error_code error;
-    for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-      if (is_temporary_name(it->path().filename().native())) remove_if_stale(it->path().native(), ops);
-    }
-  } catch (...) {
+void remove_name(const std::string& path, bool durable, FileOps& ops) {
+  if (retry_interrupted([&] { return ops.unlink(path.c_str()); }) != 0) {
+    if (errno == ENOENT) return;
+    throw io_error(errno, "the new files are complete, but this old one cannot be removed", path);
+  }
+  const std::string directory = std::filesystem::path(path).parent_path().native();
+  if (durable && !sync_directory(directory.empty() ? "." : directory, ops)) {
+    throw io_error(errno,
+                   "the new files are complete, but this old one may come back after a power failure: cannot sync '" +
+                       directory + "'",
+                   path);
   }
 }
 
@@ -117,17 +57,16 @@ AtomicFile::AtomicFile(const std::filesystem::path& target, const Options& optio
     throw Error(ErrorCode::kInvalidArgument, "the path names no file").in_file(target.native());
   }
   check_directory();
-  const auto mode = mode_of_replaced();
+  const auto replaced = find_replaced();
   remove_stale_temporaries(directory_, ops_);
   // Nobody shall open the new file in the moment before it is as closed as the old one.
-  create_temporary(mode ? 0600 : 0666);
-  if (!mode) return;
-  struct stat status;
-  if (retry_interrupted([&] { return ops_.fstat(fd_, &status); }) == 0 && (status.st_mode & 07777) == *mode) return;
-  if (retry_interrupted([&] { return ops_.fchmod(fd_, *mode); }) != 0) {
-    const int error = errno;
+  create_temporary(replaced ? 0600 : 0666);
+  if (!replaced) return;
+  try {
+    take_attributes(fd_, target_, *replaced, target_, ops_);
+  } catch (...) {
     abandon();
-    throw io_error(error, "cannot give the new file the mode of the one it replaces", target_);
+    throw;
   }
 }
 
@@ -143,7 +82,7 @@ void AtomicFile::check_directory() const {
   }
 }
 
-std::optional<mode_t> AtomicFile::mode_of_replaced() const {
+std::optional<struct stat> AtomicFile::find_replaced() const {
   struct stat status;
   if (::lstat(target_.c_str(), &status) != 0) {
     if (errno == ENOENT) return std::nullopt;
@@ -165,15 +104,14 @@ std::optional<mode_t> AtomicFile::mode_of_replaced() const {
         .in_file(target_)
         .with_errno(EEXIST);
   }
-  return status.st_mode & 07777;
+  return status;
 }
 
 void AtomicFile::create_temporary(mode_t mode) {
   const std::string name = std::filesystem::path(target_).filename().native();
-  const std::string stem = name.substr(0, kNameMax - kSuffix.size() - kRandomDigits - 2);
   constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
-    temporary_ = directory_ + "/." + stem + "." + random_digits() + std::string(kSuffix);
+    temporary_ = directory_ + "/" + temporary_name(name);
     fd_ = retry_interrupted([&] { return ops_.open(temporary_.c_str(), kFlags, mode); });
     if (fd_ < 0) {
       const int error = errno;
@@ -198,7 +136,7 @@ bool AtomicFile::lock_temporary() {
     abandon();
     throw io_error(error, "cannot lock the temporary file", target_);
   }
-  return same_file(fd_, temporary_, ops_);
+  return names_open_file(temporary_, fd_, ops_);
 }
 
 void AtomicFile::commit() {
@@ -251,6 +189,7 @@ void AtomicFile::publish() {
     }
     throw io_error(errno, "cannot give the new file its name", target_);
   }
+  published_ = true;
   temporary_.clear();
   close_quietly(ops_, fd_);
   fd_ = -1;

@@ -64,6 +64,13 @@ void close_quietly(FileOps& ops, int fd) noexcept {
   errno = saved;
 }
 
+bool names_open_file(const std::string& path, int fd, FileOps& ops) {
+  struct stat opened;
+  struct stat named;
+  return retry_interrupted([&] { return ops.fstat(fd, &opened); }) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
 std::string_view kind_of_file(mode_t mode) {
   if (S_ISDIR(mode)) return "a directory";
   if (S_ISFIFO(mode)) return "a FIFO";

@@ -40,6 +40,9 @@ int reopen_direct(FileOps& ops, int fd, int access);
 // Closes a descriptor whose data does not depend on it. Never throws.
 void close_quietly(FileOps& ops, int fd) noexcept;
 
+// Whether `path` (not a symlink) still names the open file `fd`.
+bool names_open_file(const std::string& path, int fd, FileOps& ops);
+
 // What O_DIRECT wants offsets, lengths and addresses to be a multiple of: the largest block size in common use.
 inline constexpr std::size_t kDirectAlignment = 4096;
 

@@ -26,6 +26,7 @@ ssize_t FileOps::pwritev(int fd, const struct iovec* pieces, int count, off_t of
 int FileOps::fallocate(int fd, off_t offset, off_t length) { return ::fallocate(fd, 0, offset, length); }
 int FileOps::ftruncate(int fd, off_t length) { return ::ftruncate(fd, length); }
 int FileOps::fchmod(int fd, mode_t mode) { return ::fchmod(fd, mode); }
+int FileOps::fchown(int fd, uid_t owner, gid_t group) { return ::fchown(fd, owner, group); }
 int FileOps::fsync(int fd) { return ::fsync(fd); }
 int FileOps::flock(int fd, int operation) { return ::flock(fd, operation); }
 int FileOps::rename(const char* from, const char* to) { return ::rename(from, to); }

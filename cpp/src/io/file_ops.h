@@ -28,6 +28,7 @@ class FileOps {
   virtual int fallocate(int fd, off_t offset, off_t length);
   virtual int ftruncate(int fd, off_t length);
   virtual int fchmod(int fd, mode_t mode);
+  virtual int fchown(int fd, uid_t owner, gid_t group);
   virtual int fsync(int fd);
   virtual int flock(int fd, int operation);
   virtual int rename(const char* from, const char* to);

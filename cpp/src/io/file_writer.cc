@@ -164,14 +164,14 @@ void check_layout(const Layout& layout, std::span<const NewTensor> tensors) {
   }
 }
 
-std::string free_space_text(const std::string& path) {
+std::string free_space_text(int fd) {
   struct statvfs status;
-  if (::statvfs(path.c_str(), &status) != 0) return "";
+  if (::fstatvfs(fd, &status) != 0) return "";
   return "; its file system has " + std::to_string(std::uint64_t{status.f_bavail} * status.f_frsize) + " free";
 }
 
 // Reserves the file's blocks, so that a full disk is found before anything is written and writes need not allocate.
-void preallocate(AtomicFile& file, std::uint64_t size, FileOps& ops) {
+void preallocate(const OutputFile& file, std::uint64_t size, FileOps& ops) {
   if (size == 0) return;
   const int done = retry_interrupted([&] { return ops.fallocate(file.fd(), 0, static_cast<off_t>(size)); });
   if (done == 0) return;
@@ -179,13 +179,13 @@ void preallocate(AtomicFile& file, std::uint64_t size, FileOps& ops) {
   if (error == EOPNOTSUPP || error == ENOSYS || error == EINVAL) return;  // not every file system can
   throw io_error(error,
                  "cannot reserve the " + std::to_string(size) + " bytes of the file" +
-                     (error == ENOSPC ? free_space_text(file.temporary_path()) : std::string()),
+                     (error == ENOSPC ? free_space_text(file.fd()) : std::string()),
                  file.target_path());
 }
 
 }  // namespace
 
-std::vector<std::uint32_t> stream_file(AtomicFile& file, const Layout& layout, std::span<const NewTensor> tensors,
+std::vector<std::uint32_t> stream_file(const OutputFile& file, const Layout& layout, std::span<const NewTensor> tensors,
                                        const StreamOptions& options, FileOps& ops) {
   check_layout(layout, tensors);
   preallocate(file, layout.file_size, ops);
@@ -201,7 +201,7 @@ std::vector<std::uint32_t> stream_file(AtomicFile& file, const Layout& layout, s
   }
 }
 
-void rewrite_header(AtomicFile& file, const std::string& header, FileOps& ops) {
+void rewrite_header(const OutputFile& file, const std::string& header, FileOps& ops) {
   write_fully(ops, file.fd(), {reinterpret_cast<const std::byte*>(header.data()), header.size()}, 0,
               file.target_path());
 }

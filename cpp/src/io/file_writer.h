@@ -6,7 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "io/atomic_file.h"
+#include "io/file_ops.h"
+#include "io/output_file.h"
 #include "weightstore/layout.h"
 #include "weightstore/writer.h"
 
@@ -21,11 +22,11 @@ struct StreamOptions {
 // Writes `layout` through `file`, preallocated. Returns the crc32c of each tensor (by number; empty when not asked
 // for). Extra memory: a few blocks, whatever the tensors' sizes. Throws Error(kIo) with errno and path on any failed or
 // short write, Error(kInvalidArgument) naming a tensor whose producer does not have the planned size.
-std::vector<std::uint32_t> stream_file(AtomicFile& file, const Layout& layout, std::span<const NewTensor> tensors,
+std::vector<std::uint32_t> stream_file(const OutputFile& file, const Layout& layout, std::span<const NewTensor> tensors,
                                        const StreamOptions& options, FileOps& ops);
 
 // Replaces the first header.size() bytes, after stream_file(): how checksums get into a header that comes before them.
-void rewrite_header(AtomicFile& file, const std::string& header, FileOps& ops);
+void rewrite_header(const OutputFile& file, const std::string& header, FileOps& ops);
 
 // The same file in memory.
 std::vector<std::byte> stream_memory(const Layout& layout, std::span<const NewTensor> tensors,

@@ -1,0 +1,83 @@
+// One file or a set of shards, whichever fits, under one name: the two forms replace each other.
+//
+// The new form is complete before the old one is removed. In between both are there, each of them whole.
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "io/atomic_file.h"
+#include "io/checked_io.h"
+#include "io/text_file.h"
+#include "shard_journal.h"
+#include "shard_names.h"
+#include "weightstore/error.h"
+#include "weightstore/writer.h"
+
+namespace weightstore {
+namespace {
+
+constexpr std::string_view kFileSuffix = ".safetensors";
+
+void check_absent(const std::filesystem::path& path) {
+  if (!io::is_there(path)) return;
+  throw Error(ErrorCode::kConflict, "the file exists; allow overwriting, or choose another name")
+      .in_file(path.native())
+      .with_errno(EEXIST);
+}
+
+// The shards of the set, or none when not all of its files have names such as we give: then the set is something else,
+// such as a checkpoint of Saver.
+std::set<std::string> shards_of_set(const ShardSite& site, io::FileOps& ops) {
+  try {
+    IndexedFiles indexed = read_indexed_files(site, ops);
+    const auto is_shard = [&](const std::string& name) { return is_shard_name(site.stem, name); };
+    if (std::all_of(indexed.names.begin(), indexed.names.end(), is_shard)) return std::move(indexed.names);
+  } catch (const Error&) {
+    // An index that cannot be read stays.
+  }
+  return {};
+}
+
+// The set is gone with its index. A shard that cannot be removed then belongs to nothing.
+void remove_set(const ShardSite& site, bool durable, io::FileOps& ops) {
+  const std::set<std::string> shards = shards_of_set(site, ops);
+  if (shards.empty()) return;
+  io::remove_name(site.index.native(), durable, ops);
+  for (const std::string& name : shards) ops.unlink(site.path_of(name).c_str());
+}
+
+}  // namespace
+
+std::vector<std::string> Writer::write_file_or_shards(const std::filesystem::path& path, std::uint64_t max_shard_bytes,
+                                                      const WriteOptions& options) const try {
+  io::FileOps& ops = options.file_ops != nullptr ? *options.file_ops : io::system_file_ops();
+  std::string base = path.native();
+  if (base.ends_with(kFileSuffix)) base.resize(base.size() - kFileSuffix.size());
+  const std::filesystem::path index_path = base + std::string(kIndexSuffix);
+  std::uint64_t total = 0;
+  for (const NewTensor& tensor : tensors_) total += tensor.bytes->size();
+
+  if (total <= max_shard_bytes) {
+    if (!options.overwrite) check_absent(index_path);
+    write_file(path, Format::kSafetensors, options);
+    remove_set(site_of_index(index_path), options.durable, ops);
+    return {};
+  }
+  if (!options.overwrite) check_absent(path);
+  if (std::filesystem::is_directory(path)) {
+    throw io::io_error(EISDIR, "this is a directory; give the path of a file inside it", path.native());
+  }
+  const std::vector<std::string> names = write_shards(index_path, max_shard_bytes, options);
+  io::remove_name(path.native(), options.durable, ops);
+  return names;
+} catch (Error& error) {
+  error.in_file(path.string()).of_format(Format::kSafetensors);
+  throw;
+}
+
+}  // namespace weightstore

@@ -1,0 +1,23 @@
+#pragma once
+
+// The names of a set of shards. `stem` is what comes before ".safetensors.index.json" in the name of the index.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace weightstore {
+
+inline constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+inline constexpr std::size_t kSetIdDigits = 8;
+
+// `<stem>-00001-of-00003.safetensors`: the name that other tools expect, for a set that replaces no other.
+std::string usual_shard_name(const std::string& stem, std::size_t number, std::size_t count);
+
+// `<stem>-<id>-00001-of-00003.safetensors`: a name that no other set has. The id is kSetIdDigits hexadecimal digits.
+std::string fresh_shard_name(const std::string& stem, const std::string& id, std::size_t number, std::size_t count);
+
+// Whether one of the two functions above gives the name.
+bool is_shard_name(const std::string& stem, std::string_view name);
+
+}  // namespace weightstore
