@@ -1,6 +1,8 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
+#include "collectable.h"
+#include "gil.h"
 #include "py_object.h"
 #include "py_producer.h"
 #include "weightstore/error.h"
@@ -92,6 +94,16 @@ void set_scalar(Writer& writer, const py::str& name, const py::object& value) {
                        Py_TYPE(value.ptr())->tp_name);
 }
 
+// What only this writer holds: a producer that is also a Python object, or part of another one, is not shown.
+void visit_producers(const Writer& writer, Visitor& visitor) {
+  for (const NewTensor& tensor : writer.tensors()) {
+    if (tensor.bytes.use_count() != 1) continue;
+    if (const auto* keeps = dynamic_cast<const KeepsObjects*>(tensor.bytes.get())) keeps->visit(visitor);
+  }
+}
+
+void clear_writer(Writer& writer) { writer = Writer(); }
+
 }  // namespace
 
 Format format_named(const std::string& name) {
@@ -103,7 +115,7 @@ Format format_named(const std::string& name) {
 
 void init_writer(py::module_& m) {
   const auto param_id = py::arg("param_id") = py::none();
-  py::class_<Writer>(m, "Writer", "What shall be in a file.")
+  py::class_<Writer>(m, "Writer", "What shall be in a file.", collectable<Writer, &visit_producers, &clear_writer>())
       .def(py::init<>())
       .def("__len__", [](const Writer& w) { return w.tensors().size(); })
       .def(
@@ -121,8 +133,8 @@ void init_writer(py::module_& m) {
            "Memory that is gathered into row-major order as it is written.")
       .def("add_deferred", &add_deferred, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("produce"),
            param_id, "Bytes that produce() makes when they are written.")
-      .def("add_quantized", &add_quantized, py::arg("name"), py::arg("reader"), py::arg("tensor"), param_id,
-           "A quantized tensor of another file, copied as it is.")
+      .def("add_quantized", &add_quantized, py::keep_alive<1, 3>(), py::arg("name"), py::arg("reader"),
+           py::arg("tensor"), param_id, "A quantized tensor of another file, copied as it is.")
       .def("set_metadata", &set_metadata, py::arg("metadata"))
       .def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"))
       .def("nbytes",
@@ -137,7 +149,7 @@ void init_writer(py::module_& m) {
              bool checksums, const std::string& burn, py::object progress) {
             const auto target = to_path(path);
             const auto options = write_options(durable, overwrite, checksums, burn, std::move(progress));
-            py::gil_scoped_release nogil;
+            ReleaseGil nogil;
             w.write_file(target, format_named(format), options);
           },
           py::arg("path"), py::arg("format"), py::kw_only(), py::arg("durable") = true, py::arg("overwrite") = true,
@@ -148,7 +160,7 @@ void init_writer(py::module_& m) {
              bool checksums, py::object progress) {
             const auto target = to_path(index);
             const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
-            py::gil_scoped_release nogil;
+            ReleaseGil nogil;
             return w.write_shards(target, max_shard_bytes, options);
           },
           py::arg("index"), py::arg("max_shard_bytes"), py::kw_only(), py::arg("durable") = true,
@@ -160,7 +172,7 @@ void init_writer(py::module_& m) {
             const auto options = write_options(false, true, checksums, burn, py::none());
             std::vector<std::byte> bytes;
             {
-              py::gil_scoped_release nogil;
+              ReleaseGil nogil;
               bytes = w.write_bytes(format_named(format), options);
             }
             return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
