@@ -180,7 +180,11 @@ py::object acquire_slowly(const py::object& self, const py::object& id, const st
 // acquire(id, *, timeout=None). A resident tensor is given out here; everything else goes through pybind11.
 PyObject* acquire(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   const Paging* paged = made_object<const Paging>(self);  // without the search that py::cast makes
-  const bool fast = paged != nullptr && count == 1 && names == nullptr;
+  if (paged == nullptr) {
+    PyErr_SetString(PyExc_TypeError, "Pager.__init__() was not called");
+    return nullptr;
+  }
+  const bool fast = count == 1 && names == nullptr;
   if (fast && (PyLong_CheckExact(args[0]) || PyUnicode_CheckExact(args[0]))) {
     if (const auto slot = find_slot(*paged, args[0])) {
       if (ResidentTensor tensor = paged->pager->try_acquire(*slot)) {

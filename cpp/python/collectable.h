@@ -45,7 +45,8 @@ class KeepsObjects {
 template <class T>
 T* made_object(PyObject* self) {
   const auto* instance = reinterpret_cast<const pybind11::detail::instance*>(self);
-  return instance->simple_layout ? static_cast<T*>(instance->simple_value_holder[0]) : nullptr;
+  const bool made = instance->simple_layout && instance->simple_holder_constructed;
+  return made ? static_cast<T*>(instance->simple_value_holder[0]) : nullptr;
 }
 
 // For py::class_<T>: `Visit` is a function of (const T&, Visitor&); `Clear`, if any, one of (T&) that lets go of it all.

@@ -82,7 +82,7 @@ class FileObjectSource : public ByteSource, public KeepsObjects {
 
   void adopt_after_fork() const {
     if (!in_memory_) {
-      throw Error(ErrorCode::kUnsupported,
+      throw Error(ErrorCode::kInvalidArgument,
                   "a file object cannot be read in a forked process, which would share its position with the parent; "
                   "give a path, a file of open(path, 'rb'), or open the file in the child")
           .in_file(name_);

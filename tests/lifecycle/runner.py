@@ -5,6 +5,7 @@ Reads lines of JSON: [situation, specimen, directory]. Answers each with {"code"
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -21,13 +22,15 @@ def main() -> None:
     from weightstore import _torch_library
 
     try:
-        importlib.import_module("torch")
+        # OpenMP's threads, which torch has for large tensors, do not survive a fork.
+        importlib.import_module("torch").set_num_threads(1)
         _torch_library.load()
     except ImportError:
         pass  # cases that need it are not asked for
     from lifecycle.situations import SITUATIONS
     from lifecycle.specimens import SPECIMENS
 
+    gc.freeze()  # what the modules hold is not looked at in every case
     for line in sys.stdin:
         situation, specimen, directory = json.loads(line)
         with tempfile.TemporaryFile() as stderr:

@@ -42,6 +42,10 @@ class Anchor:
     def progress(self, done: int, total: int, name: str) -> None:
         self._called()
 
+    def filter(self, chosen: Any) -> Any:
+        self._called()
+        return chosen
+
     def produce(self, name: str) -> Callable[[], bytes]:
         def make() -> bytes:
             self._called()
@@ -77,7 +81,8 @@ class Specimen:
     calls_back: bool = False  # use() calls the anchor
     refused_in_child: bool = False  # a forked process gets a clear error instead
     exclusive: bool = False  # two at a time get a clear error
-    torch: bool = False
+    torch: bool = False  # needs torch.classes.store
+    torch_class: bool = False  # is called through torch
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------
@@ -245,12 +250,13 @@ def saver(where: Path, anchor: Anchor) -> Any:
         tensors=tensors(),
         durable=False,
         timeout=20,
+        filter_func=anchor.filter,
         progress=anchor.progress,
     )
 
 
-def read_back(made: Any) -> bytes:
-    reader = weightstore.CheckpointReader(made._path if hasattr(made, "_path") else made.where)
+def read_back(path: Path) -> bytes:
+    reader = weightstore.CheckpointReader(path)
     return contents({name: reader.read_tensor(name).numpy() for name in NAMES})
 
 
@@ -261,7 +267,7 @@ class Saver:
 
     def use(self) -> bytes:
         self.saver.save()
-        return read_back(self)
+        return read_back(self.where)
 
     def begin(self) -> Callable[[], object]:
         return self.saver.save_async().result
@@ -270,7 +276,7 @@ class Saver:
 class AsyncSaver(Saver):
     def use(self) -> bytes:
         self.saver.save_async().result(60)
-        return read_back(self)
+        return read_back(self.where)
 
 
 class Loader:
@@ -281,6 +287,7 @@ class Loader:
             where / "checkpoint",
             hashtables={"user": self.table},
             tensors=self.tensors,
+            filter_func=anchor.filter,
             progress=anchor.progress,
         )
 
@@ -302,6 +309,10 @@ def checkpoint_reader(where: Path, anchor: Anchor) -> Any:
 def use_reader(reader: Any) -> bytes:
     assert len(reader.read_tensor("user@id")) == IDS
     return contents({name: reader.read_tensor(name).numpy() for name in NAMES})
+
+
+def a_torch_class(make: Callable[[Path, Anchor], Any], use: Callable[[Any], Any], **options: Any) -> Specimen:
+    return Specimen(make, use, torch=True, torch_class=True, **options)
 
 
 # ---- all of them ---------------------------------------------------------------------------------------------------
@@ -346,10 +357,10 @@ SPECIMENS: dict[str, Specimen] = {
     "PytorchStore": a_store("PytorchStore", "pt", torch=True),
     "save_file of deferred tensors": Specimen(Saving, Saving.use, calls_back=True),
     "convert": Specimen(Converting, Converting.use, calls_back=True),
-    "HashTable": Specimen(lambda where, _: table(), use_table, torch=True),
-    "HashTable's snapshot": Specimen(lambda where, _: table().snapshot(), use_snapshot, torch=True),
-    "Saver": Specimen(Saver, Saver.use, begin=Saver.begin, calls_back=True, exclusive=True, torch=True),
-    "Saver.save_async": Specimen(AsyncSaver, AsyncSaver.use, begin=Saver.begin, exclusive=True, torch=True),
-    "Loader": Specimen(Loader, Loader.use, calls_back=True, torch=True),
-    "CheckpointReader": Specimen(checkpoint_reader, use_reader, torch=True),
+    "HashTable": a_torch_class(lambda where, _: table(), use_table),
+    "HashTable's snapshot": a_torch_class(lambda where, _: table().snapshot(), use_snapshot),
+    "Saver": a_torch_class(Saver, Saver.use, begin=Saver.begin, calls_back=True, exclusive=True),
+    "Saver.save_async": a_torch_class(AsyncSaver, AsyncSaver.use, begin=Saver.begin, calls_back=True, exclusive=True),
+    "Loader": a_torch_class(Loader, Loader.use, calls_back=True),
+    "CheckpointReader": a_torch_class(checkpoint_reader, use_reader),
 }
