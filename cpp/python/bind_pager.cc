@@ -40,7 +40,10 @@ auto paging(Work work) {
 struct Paging {
   // `source` is what the pager reads: a Reader, as its Python object, or a source of its own.
   Paging(std::unique_ptr<Pager> made, py::object type, py::object reader)
-      : pager(std::move(made)), fork_guard(std::in_place, *pager), handle_type(std::move(type)), read(std::move(reader)) {}
+      : pager(std::move(made)),
+        fork_guard(std::in_place, *pager),
+        handle_type(std::move(type)),
+        read(std::move(reader)) {}
   Paging(std::unique_ptr<Pager> made, py::object type, std::shared_ptr<const ByteSource> source)
       : pager(std::move(made)),
         fork_guard(std::in_place, *pager),

@@ -3,9 +3,9 @@
 // Reference cycles through C++ objects, shown to Python's garbage collector.
 //
 // A bound object shows the Python objects that it keeps alive: callables and file objects that are read from, callables
-// that produce. What it shows must be its own reference: shown twice, the collector would free an object that is in use.
-// So exactly one bound object shows a reference that C++ code shares; others that share it hold a Python reference to
-// that one, or show nothing. What is not shown is never freed too early: a cycle through it just stays.
+// that produce. What it shows must be its own reference: shown twice, the collector would free an object that is in
+// use. So exactly one bound object shows a reference that C++ code shares; others that share it hold a Python reference
+// to that one, or show nothing. What is not shown is never freed too early: a cycle through it just stays.
 //
 // The collector runs with the GIL held, while threads of the pager read without it: only what does not change after it
 // was made, or changes with the GIL held, may be shown. No bound class but Writer has a tp_clear: as with tuples, their
@@ -49,7 +49,8 @@ T* made_object(PyObject* self) {
   return made ? static_cast<T*>(instance->simple_value_holder[0]) : nullptr;
 }
 
-// For py::class_<T>: `Visit` is a function of (const T&, Visitor&); `Clear`, if any, one of (T&) that lets go of it all.
+// For py::class_<T>: `Visit` is a function of (const T&, Visitor&); `Clear`, if any, one of (T&) that lets go of it
+// all.
 template <class T, auto Visit = &T::visit, auto Clear = nullptr>
 pybind11::custom_type_setup collectable() {
   return pybind11::custom_type_setup([](PyHeapTypeObject* heap_type) {

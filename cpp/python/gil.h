@@ -1,12 +1,13 @@
 #pragma once
 
-// Taking the GIL and giving it up. All code of this module does so through these classes, because pybind11's own are not
-// safe when the interpreter ends.
+// Taking the GIL and giving it up. All code of this module does so through these classes, because pybind11's own are
+// not safe when the interpreter ends.
 //
 // While Python finalizes the interpreter, a thread that asks for the GIL never gets it: CPython ends such a thread with
-// pthread_exit(). C++ cannot be left that way: an exception handler or a destructor in between aborts the process. So an
-// atexit hook closes a gate before finalization begins. From then on, only the thread that ends the interpreter may pass
-// the gate to take the GIL. The hook waits for threads that have passed before: for example for a read() of a callable.
+// pthread_exit(). C++ cannot be left that way: an exception handler or a destructor in between aborts the process. So
+// an atexit hook closes a gate before finalization begins. From then on, only the thread that ends the interpreter may
+// pass the gate to take the GIL. The hook waits for threads that have passed before: for example for a read() of a
+// callable.
 
 #include <pybind11/pybind11.h>
 

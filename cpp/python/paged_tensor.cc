@@ -94,7 +94,8 @@ py::object make_paged_tensor_type() {
       {0, nullptr},
   };
   PyType_Spec spec = {"weightstore._core.PagedTensor", sizeof(Object), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      slots};
   PyObject* type = PyType_FromSpec(&spec);
   if (type == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(type);

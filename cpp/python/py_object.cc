@@ -5,9 +5,7 @@
 
 namespace weightstore::python {
 
-SharedObject share(py::object object) {
-  return SharedObject(object.release().ptr(), &drop_reference);
-}
+SharedObject share(py::object object) { return SharedObject(object.release().ptr(), &drop_reference); }
 
 py::str to_str(std::string_view text) {
   PyObject* decoded = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");

@@ -24,13 +24,11 @@ std::string name_of_file(const py::object& file) {
   return py::isinstance<py::str>(name) ? py::cast<std::string>(name) : std::string("<file object>");
 }
 
-// Whether the object is, or buffers, a file of the system and nothing else: its bytes are those of its descriptor. Other
-// objects with a fileno() may change what they read, as gzip does.
+// Whether the object is, or buffers, a file of the system and nothing else: its bytes are those of its descriptor.
+// Other objects with a fileno() may change what they read, as gzip does.
 bool is_plain_file(const py::object& file) {
   const auto io = py::module_::import("io");
-  const auto is_a = [&](const py::object& object, const char* type) {
-    return py::type::of(object).is(io.attr(type));
-  };
+  const auto is_a = [&](const py::object& object, const char* type) { return py::type::of(object).is(io.attr(type)); };
   if (is_a(file, "FileIO")) return true;
   return (is_a(file, "BufferedReader") || is_a(file, "BufferedRandom")) && is_a(file.attr("raw"), "FileIO");
 }

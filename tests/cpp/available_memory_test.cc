@@ -26,9 +26,9 @@ class Machine {
   }
   void put(const std::string& path, std::uint64_t number) { put(path, std::to_string(number)); }
   void put_meminfo(std::uint64_t available, std::uint64_t swap_free) {
-    put("proc/meminfo", "MemTotal:       33554432 kB\nMemFree:  5 kB\nMemAvailable:   " +
-                            std::to_string(available / 1024) + " kB\nSwapCached: 7 kB\nSwapFree: " +
-                            std::to_string(swap_free / 1024) + " kB");
+    put("proc/meminfo",
+        "MemTotal:       33554432 kB\nMemFree:  5 kB\nMemAvailable:   " + std::to_string(available / 1024) +
+            " kB\nSwapCached: 7 kB\nSwapFree: " + std::to_string(swap_free / 1024) + " kB");
   }
   std::uint64_t available(Swap swap = Swap::kCounts) const { return available_memory(swap, root_.path()); }
 
@@ -38,9 +38,7 @@ class Machine {
 
 }  // namespace
 
-TEST(a_system_that_says_nothing_has_unknown_memory) {
-  CHECK_EQ(Machine().available(), io::kUnknownMemory);
-}
+TEST(a_system_that_says_nothing_has_unknown_memory) { CHECK_EQ(Machine().available(), io::kUnknownMemory); }
 
 TEST(the_machine_has_memory_and_swap) {
   Machine machine;
@@ -59,10 +57,10 @@ TEST(version_2_leaves_its_limit_less_what_cannot_be_reclaimed) {
   machine.put("sys/fs/cgroup/a/memory.max", 8 * kGiB);
   machine.put("sys/fs/cgroup/a/memory.current", 8 * kGiB);
   CHECK_EQ(machine.available(), 0u);
-  machine.put("sys/fs/cgroup/a/memory.stat",
-              "anon 1\nfile 9999\nfile_mapped 9999\ninactive_anon 5\ninactive_file " + std::to_string(kGiB) +
-                  "\nactive_file " + std::to_string(3 * kGiB) + "\nslab_reclaimable " + std::to_string(kGiB) +
-                  "\nslab_unreclaimable 77\nslab 99\nworkingset_refault_file 12");
+  machine.put("sys/fs/cgroup/a/memory.stat", "anon 1\nfile 9999\nfile_mapped 9999\ninactive_anon 5\ninactive_file " +
+                                                 std::to_string(kGiB) + "\nactive_file " + std::to_string(3 * kGiB) +
+                                                 "\nslab_reclaimable " + std::to_string(kGiB) +
+                                                 "\nslab_unreclaimable 77\nslab 99\nworkingset_refault_file 12");
   CHECK_EQ(machine.available(), 5 * kGiB);
 }
 
@@ -93,9 +91,8 @@ TEST(version_1_leaves_its_limit_less_what_cannot_be_reclaimed) {
   CHECK_EQ(machine.available(), 18 * kGiB);
   machine.put(group + "memory.limit_in_bytes", 5 * kGiB);
   CHECK_EQ(machine.available(Swap::kIgnored), 0u);
-  machine.put(group + "memory.stat",
-              "inactive_file 1\nactive_file 1\ntotal_inactive_file " + std::to_string(kGiB) + "\ntotal_active_file " +
-                  std::to_string(2 * kGiB));
+  machine.put(group + "memory.stat", "inactive_file 1\nactive_file 1\ntotal_inactive_file " + std::to_string(kGiB) +
+                                         "\ntotal_active_file " + std::to_string(2 * kGiB));
   CHECK_EQ(machine.available(Swap::kIgnored), 3 * kGiB);
   CHECK_EQ(machine.available(), 5 * kGiB);
   // Memory and swap together.

@@ -90,7 +90,7 @@ def use_in_child(specimen: Specimen, thing: Any, expected: Any, *, at_once: bool
 
 
 @contextmanager
-def another_thread_at_work(specimen: Specimen, thing: Any, expected: Any) -> Iterator[None]:
+def other_threads_at_work(specimen: Specimen, thing: Any, expected: Any) -> Iterator[None]:
     done, began = threading.Event(), threading.Event()
     failures: list[BaseException] = []
 
@@ -104,14 +104,16 @@ def another_thread_at_work(specimen: Specimen, thing: Any, expected: Any) -> Ite
             failures.append(error)
             began.set()
 
-    thread = threading.Thread(target=work)
-    thread.start()
+    threads = [threading.Thread(target=work) for _ in range(1 if specimen.exclusive else 2)]
+    for thread in threads:
+        thread.start()
     began.wait()
     try:
         yield
     finally:
         done.set()
-        thread.join()
+        for thread in threads:
+            thread.join()
     if failures:
         raise failures[0]
 
@@ -134,9 +136,9 @@ def fork_idle(specimen: Specimen, where: Path) -> None:
     child.dismiss()
 
 
-def fork_while_another_thread_works(specimen: Specimen, where: Path) -> None:
+def fork_while_other_threads_work(specimen: Specimen, where: Path) -> None:
     thing, expected = made(specimen, where)
-    with another_thread_at_work(specimen, thing, expected):
+    with other_threads_at_work(specimen, thing, expected):
         children = [Child(lambda: use_in_child(specimen, thing, expected, at_once=True)) for _ in range(3)]
     for child in children:
         child.wait()
@@ -304,7 +306,7 @@ SITUATIONS = {
     situation.__name__: situation
     for situation in (
         fork_idle,
-        fork_while_another_thread_works,
+        fork_while_other_threads_work,
         fork_during_background_work,
         fork_after_close,
         exit_idle,

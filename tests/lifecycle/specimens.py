@@ -57,12 +57,16 @@ class Anchor:
         return AnchoredFile(self, path)
 
 
+def opened(path: Path) -> Any:
+    return open(path, "rb", buffering=0)
+
+
 class AnchoredFile:
     """A file object of which nothing is known but its methods."""
 
     def __init__(self, anchor: Anchor, path: Path) -> None:
         self._anchor = anchor
-        self._file = open(path, "rb", buffering=0)
+        self._file = opened(path)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         return self._file.seek(offset, whence)
@@ -80,7 +84,7 @@ class Specimen:
     begin: Callable[[Any], Callable[[], object]] | None = None  # begins background work; the result waits for its end
     calls_back: bool = False  # use() calls the anchor
     refused_in_child: bool = False  # a forked process gets a clear error instead
-    exclusive: bool = False  # two at a time get a clear error
+    exclusive: bool = False  # for one thread at a time; two may get a clear error
     torch: bool = False  # needs torch.classes.store
     torch_class: bool = False  # is called through torch
 
@@ -200,15 +204,13 @@ class Saving:
 class Converting(Saving):
     def use(self) -> bytes:
         path = self.where / f"converted-{os.getpid()}.bpk"
-        weightstore.convert(
-            saved(self.where), path, overwrite=True, progress=self.anchor.progress, durable=False
-        )
+        weightstore.convert(saved(self.where), path, overwrite=True, progress=self.anchor.progress, durable=False)
         return contents(weightstore.open(path).load())
 
 
 # ---- checkpoints ---------------------------------------------------------------------------------------------------
 
-IDS = 500
+IDS = 5000
 
 
 def table() -> Any:
@@ -228,6 +230,7 @@ def use_table(made: Any) -> bytes:
 
     ids = torch.arange(IDS)
     made.insert(ids, ids[:, None].float().repeat(1, 4))
+    made.snapshot()
     index, found = made.lookup(ids, False)
     assert bool((index >= 0).all())
     return bytes(found.contiguous().view(torch.uint8).numpy())
@@ -279,10 +282,17 @@ class AsyncSaver(Saver):
         return read_back(self.where)
 
 
+def targets() -> dict[str, Any]:
+    import torch
+
+    with torch.inference_mode(False):  # whose tensors torch does not let others change
+        return tensors()
+
+
 class Loader:
     def __init__(self, where: Path, anchor: Anchor) -> None:
         saver(where, anchor).save()
-        self.table, self.tensors = table(), tensors()
+        self.table, self.tensors = table(), targets()
         self.loader = weightstore.Loader(
             where / "checkpoint",
             hashtables={"user": self.table},
@@ -322,7 +332,7 @@ SPECIMENS: dict[str, Specimen] = {
     "File, read": a_file(lambda where, _: weightstore.open(saved(where), backend="pread")),
     "File, lazily verified": a_file(lambda where, _: weightstore.open(saved(where), verify="lazy")),
     "File of bytes": a_file(lambda where, _: weightstore.open(saved(where).read_bytes())),
-    "File of a file": a_file(lambda where, _: weightstore.open(open(saved(where), "rb"))),
+    "File of a file": a_file(lambda where, _: weightstore.open(opened(saved(where)))),
     "File of a file object": a_file(
         lambda where, anchor: weightstore.open(anchor.file(saved(where))), calls_back=True, refused_in_child=True
     ),
@@ -337,7 +347,7 @@ SPECIMENS: dict[str, Specimen] = {
     "Pager of a path, strict": a_pager(lambda where, _: weightstore.Pager(saved(where), COUNT * 100_000, strict=True)),
     "Pager of a File": a_pager(lambda where, _: weightstore.Pager(weightstore.open(saved(where)), BUDGET)),
     "Pager of bytes": a_pager(lambda where, _: weightstore.Pager(saved(where).read_bytes(), BUDGET)),
-    "Pager of a file": a_pager(lambda where, _: weightstore.Pager(open(saved(where), "rb"), BUDGET)),
+    "Pager of a file": a_pager(lambda where, _: weightstore.Pager(opened(saved(where)), BUDGET)),
     "Pager of a file object": a_pager(
         lambda where, anchor: weightstore.Pager(anchor.file(saved(where)), BUDGET),
         calls_back=True,
@@ -345,7 +355,7 @@ SPECIMENS: dict[str, Specimen] = {
     ),
     "LayerPager of a path": layer_pager(lambda where, _: raw(where)),
     "LayerPager of bytes": layer_pager(lambda where, _: DATA),
-    "LayerPager of a file": layer_pager(lambda where, _: open(raw(where), "rb")),
+    "LayerPager of a file": layer_pager(lambda where, _: opened(raw(where))),
     "LayerPager of a file object": layer_pager(
         lambda where, anchor: anchor.file(raw(where)), calls_back=True, refused_in_child=True
     ),
@@ -361,6 +371,6 @@ SPECIMENS: dict[str, Specimen] = {
     "HashTable's snapshot": a_torch_class(lambda where, _: table().snapshot(), use_snapshot),
     "Saver": a_torch_class(Saver, Saver.use, begin=Saver.begin, calls_back=True, exclusive=True),
     "Saver.save_async": a_torch_class(AsyncSaver, AsyncSaver.use, begin=Saver.begin, calls_back=True, exclusive=True),
-    "Loader": a_torch_class(Loader, Loader.use, calls_back=True),
+    "Loader": a_torch_class(Loader, Loader.use, calls_back=True, exclusive=True),
     "CheckpointReader": a_torch_class(checkpoint_reader, use_reader),
 }

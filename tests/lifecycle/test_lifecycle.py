@@ -42,7 +42,7 @@ def runner():
     assert process.wait() == 0
 
 
-@pytest.mark.parametrize("situation, specimen", CASES)
+@pytest.mark.parametrize(("situation", "specimen"), CASES)
 def test_lifecycle(runner, tmp_path, situation, specimen):
     if SPECIMENS[specimen].torch and missing_library():
         pytest.skip(missing_library())

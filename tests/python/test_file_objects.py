@@ -41,9 +41,9 @@ def compressed_on_disk(path):
 
 
 KINDS = {
-    "buffered": lambda path: open(path, "rb"),
-    "unbuffered": lambda path: open(path, "rb", buffering=0),
-    "writable": lambda path: open(path, "rb+"),
+    "buffered": lambda path: io.BufferedReader(io.FileIO(path)),
+    "unbuffered": io.FileIO,
+    "writable": lambda path: io.BufferedRandom(io.FileIO(path, "r+")),
     "temporary": temporary,
     "in memory": lambda path: io.BytesIO(path.read_bytes()),
     "compressed": compressed,
@@ -86,7 +86,7 @@ def test_the_descriptor_goes_with_the_reader(path, kind):
 def test_a_file_that_cannot_be_read(path, tmp_path):
     copy = tmp_path / "m.safetensors"
     copy.write_bytes(path.read_bytes())
-    with open(copy, "ab") as file, pytest.raises(OSError):
+    with open(copy, "ab") as file, pytest.raises(OSError, match="read"):
         weightstore.open(file)
     file = open(copy, "rb")  # noqa: SIM115
     file.close()

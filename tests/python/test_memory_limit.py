@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from support.memory_group import memory_group
 
 import weightstore
+from support.memory_group import memory_group
 from weightstore import _core
 
 MIB = 1 << 20

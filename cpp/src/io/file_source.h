@@ -17,8 +17,8 @@ namespace weightstore::io {
 // device is refused by name, without blocking.
 std::shared_ptr<const ByteSource> open_file(const std::filesystem::path& path, bool map, FileOps& ops);
 
-// The same for a file that is open: takes `fd` over, and closes it also when it throws. `name` is for messages. Reads do
-// not use the position of the descriptor, which other processes may share.
+// The same for a file that is open: takes `fd` over, and closes it also when it throws. `name` is for messages. Reads
+// do not use the position of the descriptor, which other processes may share.
 std::shared_ptr<const ByteSource> adopt_file(int fd, const std::string& name, bool map, FileOps& ops);
 
 }  // namespace weightstore::io
