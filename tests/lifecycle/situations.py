@@ -118,9 +118,18 @@ def other_threads_at_work(specimen: Specimen, thing: Any, expected: Any) -> Iter
         raise failures[0]
 
 
-def made(specimen: Specimen, where: Path) -> tuple[Any, Any]:
-    thing = specimen.make(where, Anchor())
+def made(specimen: Specimen, where: Path, anchor: Anchor | None = None) -> tuple[Any, Any]:
+    thing = specimen.make(where, anchor or Anchor())
     return thing, specimen.use(thing)
+
+
+def in_the_background(specimen: Specimen, where: Path) -> tuple[Any, Any, Callable[[], object]]:
+    """A thing, what using it returns, and how to wait for the work that it has begun."""
+    assert specimen.begin is not None
+    anchor = Anchor()
+    thing, expected = made(specimen, where, anchor)
+    anchor.pause = 0.02
+    return thing, expected, specimen.begin(thing)
 
 
 # ---- fork ----------------------------------------------------------------------------------------------------------
@@ -148,9 +157,7 @@ def fork_while_other_threads_work(specimen: Specimen, where: Path) -> None:
 
 
 def fork_during_background_work(specimen: Specimen, where: Path) -> None:
-    assert specimen.begin is not None
-    thing, expected = made(specimen, where)
-    finish = specimen.begin(thing)
+    thing, expected, finish = in_the_background(specimen, where)
     child = Child(lambda: use_in_child(specimen, thing, expected, at_once=True))
     child.wait()
     finish()
@@ -197,9 +204,7 @@ def exit_while_a_thread_works(specimen: Specimen, where: Path) -> None:
 
 
 def exit_during_background_work(specimen: Specimen, where: Path) -> None:
-    assert specimen.begin is not None
-    thing, _ = made(specimen, where)
-    kept.append((thing, specimen.begin(thing)))
+    kept.append(in_the_background(specimen, where))
 
 
 def exit_after_close(specimen: Specimen, where: Path) -> None:

@@ -6,6 +6,7 @@ Values are the same in all of them: tensor "i" is SIZE bytes of the value i.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +29,12 @@ class Anchor:
 
     def __init__(self) -> None:
         self.failure: BaseException | None = None  # raised by the next callback
+        self.pause = 0.0  # of every callback, so that it is under way when something happens
         self.thing: Any = None
 
     def _called(self) -> None:
+        if self.pause:
+            time.sleep(self.pause)
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
