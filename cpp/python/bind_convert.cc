@@ -1,6 +1,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
+#include "gil.h"
 #include "py_object.h"
 #include "weightstore/convert.h"
 #include "write_options.h"
@@ -16,7 +17,7 @@ void init_convert(py::module_& m) {
         const Format format = format_named(format_name);
         auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
         options.order = TensorOrder::kAsAdded;
-        py::gil_scoped_release nogil;
+        ReleaseGil nogil;
         const Conversion conversion = plan_conversion(reader, format);
         options.burn_compat = conversion.burn_compat;
         if (format == Format::kSafetensorsIndex) {

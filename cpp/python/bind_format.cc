@@ -1,6 +1,7 @@
 // Formats, element types and checksums.
 
 #include "bindings.h"
+#include "gil.h"
 #include "py_object.h"
 #include "py_source.h"
 #include "weightstore/checksum.h"
@@ -29,7 +30,7 @@ void init_format(py::module_& m) {
       "crc32c",
       [](const py::object& data, std::uint32_t crc) {
         const SharedBytes shared = buffer_bytes(data);
-        py::gil_scoped_release nogil;
+        ReleaseGil nogil;
         return crc32c(shared.bytes, crc);
       },
       py::arg("data"), py::arg("crc") = 0);

@@ -1,6 +1,7 @@
 #include <new>
 
 #include "bindings.h"
+#include "io/available_memory.h"
 #include "io/huge_buffer.h"
 #include "memory.h"
 
@@ -30,6 +31,7 @@ Memory::Memory(SharedMutableBytes view)
       owner_(std::move(view.owner)) {}
 
 Memory allocate_memory(std::size_t size) {
+  io::require_memory(size);
   if (size >= kBulkBytes) return Memory(io::allocate_bulk(size));
   auto* data = static_cast<std::byte*>(::operator new(size == 0 ? 1 : size, std::align_val_t{kAlignment}));
   std::shared_ptr<void> owner(data, [](void* p) { ::operator delete(p, std::align_val_t{kAlignment}); });

@@ -4,7 +4,9 @@
 #include <string>
 
 #include "bindings.h"
+#include "collectable.h"
 #include "fork_guard.h"
+#include "gil.h"
 #include "io/file_source.h"
 #include "paged_tensor.h"
 #include "py_error.h"
@@ -36,18 +38,36 @@ auto paging(Work work) {
 
 // A pager, and the type of the handles it gives out. Reader threads may want the GIL while they are waited for.
 struct Paging {
-  Paging(std::unique_ptr<Pager> made, py::object type, bool is_raw)
-      : pager(std::move(made)), fork_guard(std::in_place, *pager), handle_type(std::move(type)), raw(is_raw) {}
+  // `source` is what the pager reads: a Reader, as its Python object, or a source of its own.
+  Paging(std::unique_ptr<Pager> made, py::object type, py::object reader)
+      : pager(std::move(made)),
+        fork_guard(std::in_place, *pager),
+        handle_type(std::move(type)),
+        read(std::move(reader)) {}
+  Paging(std::unique_ptr<Pager> made, py::object type, std::shared_ptr<const ByteSource> source)
+      : pager(std::move(made)),
+        fork_guard(std::in_place, *pager),
+        handle_type(std::move(type)),
+        raw_source(std::move(source)) {}
   ~Paging() {
-    py::gil_scoped_release nogil;
+    const ReleaseGil nogil;
     fork_guard.reset();
     pager.reset();
   }
 
+  void visit(Visitor& visitor) const {
+    visitor(handle_type.ptr());
+    visitor(read.ptr());
+    if (const auto* keeps = dynamic_cast<const KeepsObjects*>(raw_source.get())) keeps->visit(visitor);
+  }
+
+  bool raw() const { return raw_source != nullptr; }
+
   std::unique_ptr<Pager> pager;
   std::optional<ForkGuard> fork_guard;
-  py::object handle_type;
-  const bool raw;
+  const py::object handle_type;
+  const py::object read;
+  const std::shared_ptr<const ByteSource> raw_source;
 };
 
 PagerOptions options_of(std::uint64_t budget, bool strict, const std::string& direct, unsigned readers, bool zero_copy,
@@ -67,7 +87,7 @@ PagerOptions options_of(std::uint64_t budget, bool strict, const std::string& di
 std::shared_ptr<const ByteSource> raw_source(const py::object& source, std::uint64_t end) {
   if (py::isinstance<py::str>(source) || py::hasattr(source, "__fspath__")) {
     const auto path = to_path(source);
-    py::gil_scoped_release nogil;
+    ReleaseGil nogil;
     return io::open_file(path, false, io::system_file_ops());
   }
   if (py::hasattr(source, "readinto") && py::hasattr(source, "seek")) return file_object_source(source);
@@ -88,7 +108,7 @@ std::unique_ptr<Paging> page_raw(const py::object& source, const Entries& map, p
       if (!__builtin_add_overflow(offset, size, &last)) end = std::max(end, last);
     }
     const auto opened = raw_source(source, end);
-    return std::make_unique<Paging>(std::make_unique<Pager>(opened, entries, options), std::move(handle_type), true);
+    return std::make_unique<Paging>(std::make_unique<Pager>(opened, entries, options), std::move(handle_type), opened);
   });
 }
 
@@ -154,22 +174,20 @@ py::object acquire_slowly(const py::object& self, const py::object& id, const st
   const Wait wait = wait_of(timeout);
   const Progress signals = make_progress(py::none());
   ResidentTensor tensor = paging([&] {
-    py::gil_scoped_release nogil;
+    ReleaseGil nogil;
     return paged.pager->acquire(slot, wait, signals);
   });
   return wrap(paged, std::move(tensor), self);
 }
 
-// The pager of an object, without the search that py::cast makes; null when it is not a plain one.
-const Paging* plain_paging(PyObject* self) {
-  const auto* instance = reinterpret_cast<const py::detail::instance*>(self);
-  return instance->simple_layout ? static_cast<const Paging*>(instance->simple_value_holder[0]) : nullptr;
-}
-
 // acquire(id, *, timeout=None). A resident tensor is given out here; everything else goes through pybind11.
 PyObject* acquire(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  const Paging* paged = plain_paging(self);
-  const bool fast = paged != nullptr && count == 1 && names == nullptr;
+  const Paging* paged = made_object<const Paging>(self);  // without the search that py::cast makes
+  if (paged == nullptr) {
+    PyErr_SetString(PyExc_TypeError, "Pager.__init__() was not called");
+    return nullptr;
+  }
+  const bool fast = count == 1 && names == nullptr;
   if (fast && (PyLong_CheckExact(args[0]) || PyUnicode_CheckExact(args[0]))) {
     if (const auto slot = find_slot(*paged, args[0])) {
       if (ResidentTensor tensor = paged->pager->try_acquire(*slot)) {
@@ -196,7 +214,7 @@ py::list acquire_many(const py::object& self, const py::iterable& ids, const std
   const Wait wait = wait_of(timeout);
   const Progress signals = make_progress(py::none());
   auto tensors = paging([&] {
-    py::gil_scoped_release nogil;
+    ReleaseGil nogil;
     return paged.pager->acquire_many(slots, wait, signals);
   });
   py::list result;
@@ -207,7 +225,7 @@ py::list acquire_many(const py::object& self, const py::iterable& ids, const std
 py::tuple describe(const Paging& self, std::size_t slot) {
   const TensorTable& table = self.pager->table();
   if (slot >= table.size()) throw py::index_error("no tensor has this slot");
-  if (self.raw) return py::make_tuple(to_str(table.name(slot)), py::none(), py::none());
+  if (self.raw()) return py::make_tuple(to_str(table.name(slot)), py::none(), py::none());
   const Shape shape = table.shape(slot);
   py::tuple dims(shape.size());
   for (std::size_t i = 0; i < shape.size(); ++i) dims[i] = py::int_(shape[i]);
@@ -249,14 +267,16 @@ void init_pager(py::module_& m) {
   m.attr("UNLIMITED") = kUnlimited;
   m.def("automatic_budget", &automatic_budget, "Bytes that this process may still take, less a reserve.");
 
-  const auto nogil = py::call_guard<py::gil_scoped_release>();
+  const auto nogil = py::call_guard<ReleaseGil>();
   py::class_<Paging> cls(m, "Pager",
-                         "A budget of memory over tensors. Slots are a Reader's numbers, or ranks by offset.");
-  cls.def(py::init([](const Reader& reader, py::object handle_type, std::uint64_t budget, bool strict,
+                         "A budget of memory over tensors. Slots are a Reader's numbers, or ranks by offset.",
+                         collectable<Paging>());
+  cls.def(py::init([](py::object reader, py::object handle_type, std::uint64_t budget, bool strict,
                       const std::string& direct, unsigned readers, bool zero_copy, std::vector<std::string> pinned) {
             const auto options = options_of(budget, strict, direct, readers, zero_copy, std::move(pinned));
             return paging([&] {
-              return std::make_unique<Paging>(std::make_unique<Pager>(reader, options), std::move(handle_type), false);
+              auto pager = std::make_unique<Pager>(py::cast<const Reader&>(reader), options);
+              return std::make_unique<Paging>(std::move(pager), std::move(handle_type), std::move(reader));
             });
           }),
           py::arg("reader"), py::arg("handle_type"), py::kw_only(), py::arg("budget"), py::arg("strict"),
@@ -277,7 +297,7 @@ void init_pager(py::module_& m) {
              const auto slots = slots_of(self, ids);
              const Progress signals = make_progress(py::none());
              paging([&] {
-               py::gil_scoped_release released;
+               ReleaseGil released;
                self.pager->prefetch(slots);
                if (wait) self.pager->finish_prefetch(signals);
              });
@@ -302,7 +322,7 @@ void init_pager(py::module_& m) {
           "evict",
           [](const Paging& self, const py::object& id) {
             const std::size_t slot = slot_of(self, id);
-            py::gil_scoped_release released;
+            ReleaseGil released;
             return self.pager->evict(slot);
           },
           py::arg("id"), "Lets a tensor go; False when it is not resident, or pinned.")

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "bindings.h"
+#include "gil.h"
 #include "memory.h"
 #include "py_object.h"
 #include "py_producer.h"
@@ -32,7 +33,7 @@ Producer of_tensor(const Reader& reader, std::size_t tensor) {
 }
 
 Memory read(ByteProducer& producer) {
-  py::gil_scoped_release nogil;
+  ReleaseGil nogil;
   Memory out = allocate_memory(producer.size());
   if (out.size() != 0) producer.fill(0, {out.data(), out.size()});
   producer.finished();
@@ -44,7 +45,7 @@ void read_into(ByteProducer& producer, std::uintptr_t address, std::size_t nbyte
     throw Error(ErrorCode::kInvalidArgument, "there is room for " + std::to_string(nbytes) + " bytes, but there are " +
                                                  std::to_string(producer.size()));
   }
-  py::gil_scoped_release nogil;
+  ReleaseGil nogil;
   if (nbytes != 0) producer.fill(0, {reinterpret_cast<std::byte*>(address), nbytes});
   producer.finished();
 }
@@ -58,7 +59,7 @@ void init_producer(py::module_& m) {
                   "Memory that `owner` keeps alive.")
       .def_static("deferred", &callable_bytes, py::arg("nbytes"), py::arg("produce"),
                   "What produce() returns: a buffer, or an iterable of buffers.")
-      .def_static("tensor", &of_tensor, py::arg("reader"), py::arg("tensor"),
+      .def_static("tensor", &of_tensor, py::keep_alive<0, 1>(), py::arg("reader"), py::arg("tensor"),
                   "A tensor of a file, read as it is written and verified as the reader was told to.")
       .def_property_readonly("nbytes", &ByteProducer::size)
       .def(

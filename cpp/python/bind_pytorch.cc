@@ -1,4 +1,5 @@
 #include "bindings.h"
+#include "gil.h"
 #include "io/file_source.h"
 #include "opaque.h"
 #include "py_object.h"
@@ -15,7 +16,7 @@ py::object read_config(const std::shared_ptr<const ByteSource>& source, const py
   const pytorch::Options options{opaque_named(opaque)};
   Value value;
   {
-    py::gil_scoped_release nogil;
+    ReleaseGil nogil;
     value = pytorch::read_config(*source, text, {}, options);
   }
   return to_python(value);
@@ -32,7 +33,7 @@ void init_pytorch(py::module_& m) {
         const auto target = to_path(path);
         std::shared_ptr<const ByteSource> source;
         {
-          py::gil_scoped_release nogil;
+          ReleaseGil nogil;
           source = io::open_file(target, false, io::system_file_ops());
         }
         return read_config(source, part, unknown);

@@ -1,6 +1,9 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
+#include "collectable.h"
+#include "gil.h"
+#include "io/available_memory.h"
 #include "memory.h"
 #include "opaque.h"
 #include "py_object.h"
@@ -32,7 +35,7 @@ ReadOptions read_options(bool map, const std::string& verify, unsigned threads, 
 template <class Open>
 Reader open_released(ReadOptions options, Open open) {
   options.verify_progress = make_progress(py::none());
-  py::gil_scoped_release nogil;
+  ReleaseGil nogil;
   return open(options);
 }
 
@@ -102,13 +105,27 @@ std::size_t at(const Reader& reader, const py::str& name) {
   }
 }
 
+// What `make` throws, as an error about a tensor.
+template <class Make>
+auto in_place(const Reader& reader, std::size_t tensor, Make make) {
+  try {
+    return make();
+  } catch (Error& error) {
+    const TensorTable& table = reader.table();
+    error.in_tensor(table.name(tensor)).in_file(table.sources()[table.source_of(tensor)]->name());
+    error.of_format(reader.format());
+    throw;
+  }
+}
+
 py::bytes read_bytes(const Reader& reader, std::size_t tensor) {
   const std::uint64_t size = reader.table().nbytes(checked(reader, tensor));
   reader.check_expansion(size);
+  in_place(reader, tensor, [&] { io::require_memory(size); });
   auto bytes = py::reinterpret_steal<py::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
   if (!bytes) throw py::error_already_set();
   const MutableBytes out(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr())), size);
-  py::gil_scoped_release nogil;
+  ReleaseGil nogil;
   reader.read(tensor, out);
   return bytes;
 }
@@ -116,11 +133,12 @@ py::bytes read_bytes(const Reader& reader, std::size_t tensor) {
 using Dims = std::vector<std::tuple<std::uint64_t, std::int64_t, std::uint64_t>>;
 
 Memory read_slice(const Reader& reader, std::size_t tensor, const Dims& dims, std::size_t nbytes) {
+  checked(reader, tensor);
   std::vector<SliceDim> slice;
   for (const auto& [start, step, count] : dims) slice.push_back({start, step, count});
-  py::gil_scoped_release nogil;
-  Memory memory = allocate_memory(nbytes);
-  reader.read_slice(checked(reader, tensor), slice, MutableBytes(memory.data(), memory.size()));
+  ReleaseGil nogil;
+  Memory memory = in_place(reader, tensor, [&] { return allocate_memory(nbytes); });
+  reader.read_slice(tensor, slice, MutableBytes(memory.data(), memory.size()));
   return memory;
 }
 
@@ -128,7 +146,7 @@ using Views = std::vector<std::optional<Memory>>;
 
 Views views(const Reader& reader, const std::vector<std::size_t>& tensors, bool writable) {
   for (std::size_t tensor : tensors) checked(reader, tensor);
-  py::gil_scoped_release nogil;
+  ReleaseGil nogil;
   Views result(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (writable) {
@@ -143,7 +161,7 @@ Views views(const Reader& reader, const std::vector<std::size_t>& tensors, bool 
 std::vector<Memory> load(const Reader& reader, const std::vector<std::size_t>& tensors, py::object callback) {
   for (std::size_t tensor : tensors) checked(reader, tensor);
   const Progress progress = make_progress(std::move(callback));
-  py::gil_scoped_release nogil;
+  ReleaseGil nogil;
   std::vector<Memory> result;
   result.reserve(tensors.size());
   for (SharedMutableBytes& bytes : reader.load(tensors, progress)) result.emplace_back(std::move(bytes));
@@ -159,9 +177,21 @@ void read_many(const Reader& reader, const Targets& targets, py::object callback
     requests.push_back({checked(reader, tensor), MutableBytes(reinterpret_cast<std::byte*>(address), size)});
   }
   const Progress progress = make_progress(std::move(callback));
-  py::gil_scoped_release nogil;
+  ReleaseGil nogil;
   reader.read_many(requests, progress);
 }
+
+// A Reader over a file object, which it keeps alive.
+struct ObjectReader : Reader {
+  ObjectReader(Reader reader, std::shared_ptr<const ByteSource> read)
+      : Reader(std::move(reader)), source(std::move(read)) {}
+
+  void visit(Visitor& visitor) const {
+    if (const auto* keeps = dynamic_cast<const KeepsObjects*>(source.get())) keeps->visit(visitor);
+  }
+
+  std::shared_ptr<const ByteSource> source;
+};
 
 }  // namespace
 
@@ -191,8 +221,9 @@ void init_reader(py::module_& m) {
           "open_object",
           [](const py::object& file, const std::string& check, unsigned count, const std::string& opaque) {
             const auto source = file_object_source(file);
-            return open_released(read_options(false, check, count, opaque),
-                                 [&](const ReadOptions& options) { return Reader::open(source, options); });
+            Reader reader = open_released(read_options(false, check, count, opaque),
+                                          [&](const ReadOptions& options) { return Reader::open(source, options); });
+            return ObjectReader(std::move(reader), source);
           },
           py::arg("file"), py::kw_only(), verify, threads, unknown)
       .def_property_readonly("format", [](const Reader& r) { return to_str(to_string(r.format())); })
@@ -253,7 +284,7 @@ void init_reader(py::module_& m) {
           [](const Reader& r, std::size_t i) {
             std::optional<Memory> memory;
             {
-              py::gil_scoped_release nogil;
+              ReleaseGil nogil;
               if (auto bytes = r.view(checked(r, i))) memory.emplace(std::move(*bytes));
             }
             return opt(memory);
@@ -264,7 +295,7 @@ void init_reader(py::module_& m) {
           [](const Reader& r, std::size_t i) {
             std::optional<Memory> memory;
             {
-              py::gil_scoped_release nogil;
+              ReleaseGil nogil;
               if (auto bytes = r.private_view(checked(r, i))) memory.emplace(std::move(*bytes));
             }
             return opt(memory);
@@ -282,10 +313,11 @@ void init_reader(py::module_& m) {
           "verify_all",
           [](const Reader& r, py::object callback) {
             const Progress progress = make_progress(std::move(callback));
-            py::gil_scoped_release nogil;
+            ReleaseGil nogil;
             return r.verify_all(progress);
           },
           py::arg("progress") = py::none());
+  py::class_<ObjectReader, Reader>(m, "ObjectReader", "A Reader over a file object.", collectable<ObjectReader>());
 }
 
 }  // namespace weightstore::python

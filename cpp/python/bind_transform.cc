@@ -1,4 +1,5 @@
 #include "bindings.h"
+#include "gil.h"
 #include "memory.h"
 #include "py_object.h"
 #include "weightstore/transform.h"
@@ -10,7 +11,7 @@ namespace {
 Memory transposed(const py::object& data, const std::string& dtype, std::uint64_t rows, std::uint64_t columns) {
   const SharedBytes in = buffer_bytes(data);
   const std::size_t item_bytes = item_bytes_of(dtype);
-  py::gil_scoped_release nogil;
+  ReleaseGil nogil;
   Memory out = allocate_memory(in.bytes.size());
   transpose(in.bytes, item_bytes, rows, columns, {out.data(), out.size()});
   return out;
@@ -20,7 +21,7 @@ Memory converted(const py::object& data, const std::string& from_name, const std
   const SharedBytes in = buffer_bytes(data);
   const DType from = dtype_named(from_name);
   const DType to = dtype_named(to_name);
-  py::gil_scoped_release nogil;
+  ReleaseGil nogil;
   Memory out = allocate_memory(cast_size(in.bytes.size(), from, to));
   cast(in.bytes, from, to, {out.data(), out.size()});
   return out;

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "bindings.h"
+#include "collectable.h"
+#include "gil.h"
 #include "py_object.h"
 #include "py_producer.h"
 #include "weightstore/error.h"
@@ -133,6 +135,17 @@ void set_scalar(SharedWriter& writer, const py::str& name, const py::object& val
                        Py_TYPE(value.ptr())->tp_name);
 }
 
+// What only this writer holds: a producer that is also a Python object, or part of another one, is not shown.
+void visit_producers(const SharedWriter& writer, Visitor& visitor) {
+  for (const NewTensor& tensor : writer.contents().tensors()) {
+    if (tensor.bytes.use_count() != 1) continue;
+    if (const auto* keeps = dynamic_cast<const KeepsObjects*>(tensor.bytes.get())) keeps->visit(visitor);
+  }
+}
+
+// The collector only clears what nobody can reach, and a writer that is being written is reached by the call.
+void clear_writer(SharedWriter& writer) { writer.to_change() = Writer(); }
+
 }  // namespace
 
 Format format_named(const std::string& name) {
@@ -144,7 +157,8 @@ Format format_named(const std::string& name) {
 
 void init_writer(py::module_& m) {
   const auto param_id = py::arg("param_id") = py::none();
-  py::class_<SharedWriter>(m, "Writer", "What shall be in a file.")
+  py::class_<SharedWriter>(m, "Writer", "What shall be in a file.",
+                           collectable<SharedWriter, &visit_producers, &clear_writer>())
       .def(py::init<>())
       .def("__len__", [](const SharedWriter& w) { return w.contents().tensors().size(); })
       .def(
@@ -162,8 +176,8 @@ void init_writer(py::module_& m) {
            "Memory that is gathered into row-major order as it is written.")
       .def("add_deferred", &add_deferred, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("produce"),
            param_id, "Bytes that produce() makes when they are written.")
-      .def("add_quantized", &add_quantized, py::arg("name"), py::arg("reader"), py::arg("tensor"), param_id,
-           "A quantized tensor of another file, copied as it is.")
+      .def("add_quantized", &add_quantized, py::keep_alive<1, 3>(), py::arg("name"), py::arg("reader"),
+           py::arg("tensor"), param_id, "A quantized tensor of another file, copied as it is.")
       .def("set_metadata", &set_metadata, py::arg("metadata"))
       .def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"))
       .def("nbytes",
@@ -178,7 +192,7 @@ void init_writer(py::module_& m) {
              bool checksums, const std::string& burn, py::object progress) {
             const auto target = to_path(path);
             const auto options = write_options(durable, overwrite, checksums, burn, std::move(progress));
-            py::gil_scoped_release nogil;
+            ReleaseGil nogil;
             w.write([&](const Writer& contents) { contents.write_file(target, format_named(format), options); });
           },
           py::arg("path"), py::arg("format"), py::kw_only(), py::arg("durable") = true, py::arg("overwrite") = true,
@@ -189,7 +203,7 @@ void init_writer(py::module_& m) {
              bool checksums, py::object progress) {
             const auto target = to_path(index);
             const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
-            py::gil_scoped_release nogil;
+            ReleaseGil nogil;
             return w.write(
                 [&](const Writer& contents) { return contents.write_shards(target, max_shard_bytes, options); });
           },
@@ -202,7 +216,7 @@ void init_writer(py::module_& m) {
              bool checksums, py::object progress) {
             const auto target = to_path(path);
             const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
-            py::gil_scoped_release nogil;
+            ReleaseGil nogil;
             return w.write_file_or_shards(target, max_shard_bytes, options);
           },
           py::arg("path"), py::arg("max_shard_bytes"), py::kw_only(), py::arg("durable") = true,
@@ -214,7 +228,7 @@ void init_writer(py::module_& m) {
             const auto options = write_options(false, true, checksums, burn, py::none());
             std::vector<std::byte> bytes;
             {
-              py::gil_scoped_release nogil;
+              ReleaseGil nogil;
               bytes =
                   w.write([&](const Writer& contents) { return contents.write_bytes(format_named(format), options); });
             }

@@ -26,7 +26,8 @@ class Memory {
   std::shared_ptr<const void> owner_;
 };
 
-// New memory of our own: huge pages when it is large, 64-byte aligned always.
+// New memory of our own: huge pages when it is large, 64-byte aligned always. Throws Error(kMemory) when
+// so much is not available.
 Memory allocate_memory(std::size_t size);
 
 }  // namespace weightstore::python

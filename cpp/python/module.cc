@@ -1,10 +1,12 @@
 #include "bindings.h"
+#include "gil.h"
 #include "weightstore/version.h"
 
 PYBIND11_MODULE(_core, m) {
   using namespace weightstore::python;
   m.doc() = "The C++ core of weightstore. Use the package; what is here may change with any release.";
   m.attr("__version__") = WEIGHTSTORE_VERSION;
+  init_gil(m);
   init_error(m);
   init_memory(m);
   init_value(m);

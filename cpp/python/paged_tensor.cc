@@ -20,10 +20,17 @@ Object* as_object(PyObject* self) { return reinterpret_cast<Object*>(self); }
 
 void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
   as_object(self)->tensor.~ResidentTensor();
   Py_XDECREF(as_object(self)->pager);
   type->tp_free(self);
   Py_DECREF(type);
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(as_object(self)->pager);
+  return 0;
 }
 
 PyObject* enter(PyObject* self, PyObject*) { return Py_NewRef(self); }
@@ -81,12 +88,14 @@ PyGetSetDef properties[] = {
 py::object make_paged_tensor_type() {
   PyType_Slot slots[] = {
       {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+      {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
       {Py_tp_methods, methods},
       {Py_tp_getset, properties},
       {0, nullptr},
   };
   PyType_Spec spec = {"weightstore._core.PagedTensor", sizeof(Object), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                      slots};
   PyObject* type = PyType_FromSpec(&spec);
   if (type == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(type);

@@ -1,16 +1,11 @@
 #include "py_object.h"
 
+#include "gil.h"
 #include "weightstore/error.h"
 
 namespace weightstore::python {
 
-SharedObject share(py::object object) {
-  return SharedObject(object.release().ptr(), [](PyObject* dropped) {
-    if (!Py_IsInitialized()) return;  // at the very end of the process a leak is all that is left
-    py::gil_scoped_acquire gil;
-    Py_DECREF(dropped);
-  });
-}
+SharedObject share(py::object object) { return SharedObject(object.release().ptr(), &drop_reference); }
 
 py::str to_str(std::string_view text) {
   PyObject* decoded = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
@@ -63,11 +58,7 @@ std::size_t item_bytes_of(const std::string& name) {
 SharedBytes buffer_bytes(py::handle object) {
   struct Held {
     Py_buffer view{};
-    ~Held() {
-      if (view.obj == nullptr || !Py_IsInitialized()) return;
-      py::gil_scoped_acquire gil;
-      PyBuffer_Release(&view);
-    }
+    ~Held() { release_buffer(view); }
   };
   auto held = std::make_shared<Held>();
   if (PyObject_GetBuffer(object.ptr(), &held->view, PyBUF_SIMPLE) != 0) throw py::error_already_set();

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "collectable.h"
+#include "gil.h"
 #include "py_object.h"
 #include "weightstore/error.h"
 
@@ -11,7 +13,7 @@ namespace weightstore::python {
 
 namespace {
 
-class CallableBytes : public ByteProducer {
+class CallableBytes : public ByteProducer, public KeepsObjects {
  public:
   CallableBytes(std::uint64_t size, py::object produce) : size_(size), produce_(share(std::move(produce))) {}
 
@@ -31,14 +33,20 @@ class CallableBytes : public ByteProducer {
   }
 
   void finished() override {
-    chunk_ = {};
-    chunks_ = nullptr;
+    if (chunks_ == nullptr && chunk_.owner == nullptr) return;
+    HoldGil gil;
+    forget();
+  }
+
+  void visit(Visitor& visitor) const override {
+    visitor(produce_.get());
+    visitor(chunks_.get());
   }
 
  private:
   void begin() {
-    py::gil_scoped_acquire gil;
-    finished();
+    HoldGil gil;
+    forget();
     const py::object made = py::handle(produce_.get())();
     if (PyObject_CheckBuffer(made.ptr())) {
       chunk_ = buffer_bytes(made);
@@ -49,9 +57,9 @@ class CallableBytes : public ByteProducer {
 
   // Moves to the next chunk that is not empty; false at the end.
   bool next() {
+    HoldGil gil;
     chunk_ = {};
     if (chunks_ == nullptr) return false;
-    py::gil_scoped_acquire gil;
     while (chunk_.bytes.empty()) {
       chunk_ = {};
       const auto item = py::reinterpret_steal<py::object>(PyIter_Next(chunks_.get()));
@@ -65,15 +73,20 @@ class CallableBytes : public ByteProducer {
     return true;
   }
 
+  void forget() {
+    chunk_ = {};
+    chunks_ = nullptr;
+  }
+
   [[noreturn]] void fail(std::uint64_t made) const {
     throw Error(ErrorCode::kInvalidArgument, "a deferred tensor produced " +
                                                  std::string(made > size_ ? "at least " : "") + std::to_string(made) +
                                                  " bytes where its type and shape need " + std::to_string(size_));
   }
 
-  std::uint64_t size_;
-  SharedObject produce_;
-  SharedObject chunks_;
+  const std::uint64_t size_;
+  const SharedObject produce_;
+  SharedObject chunks_;  // changes with the GIL held
   SharedBytes chunk_;
 };
 

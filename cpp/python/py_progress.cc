@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "gil.h"
 #include "py_object.h"
 
 namespace weightstore::python {
@@ -21,7 +22,7 @@ Progress make_progress(py::object callback) {
     const bool look_at_signals = now - last >= kSignalInterval;
     if (!look_at_signals && shared == nullptr) return true;
 
-    py::gil_scoped_acquire gil;
+    HoldGil gil;
     if (look_at_signals) {
       last = now;
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();

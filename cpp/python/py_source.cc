@@ -1,8 +1,15 @@
 #include "py_source.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <string>
 
+#include "collectable.h"
+#include "gil.h"
+#include "io/file_source.h"
 #include "py_error.h"
 #include "py_object.h"
 #include "weightstore/error.h"
@@ -12,32 +19,78 @@ namespace weightstore::python {
 
 namespace {
 
+std::string name_of_file(const py::object& file) {
+  const py::object name = py::getattr(file, "name", py::none());
+  const std::string unnamed = "<file object>";
+  return py::isinstance<py::str>(name) ? path_of_str(name).value_or(unnamed) : unnamed;
+}
+
+// Whether the object is, or buffers, a file of the system and nothing else: its bytes are those of its descriptor.
+// Other objects with a fileno() may change what they read, as gzip does.
+bool is_plain_file(const py::object& file) {
+  const auto io = py::module_::import("io");
+  const auto is_a = [&](const py::object& object, const char* type) { return py::type::of(object).is(io.attr(type)); };
+  if (is_a(file, "FileIO")) return true;
+  return (is_a(file, "BufferedReader") || is_a(file, "BufferedRandom")) && is_a(file.attr("raw"), "FileIO");
+}
+
+// A descriptor of the same file that stays open when the object is closed; -1 when there is none to be read.
+int descriptor_of(const py::object& file) {
+  if (!is_plain_file(file) || !py::cast<bool>(file.attr("readable")())) return -1;
+  const int fd = py::cast<int>(file.attr("fileno")());
+  struct stat status;
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return -1;
+  return ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
 // The lock is a Python lock, not a mutex: waiting for it gives up the GIL, so that a thread which holds the lock and
 // wants the GIL, and one which holds the GIL and wants the lock, cannot wait for each other.
-class FileObjectSource : public ByteSource {
+//
+// In a child process the object is refused: it may share its position with the object of the parent, so that each would
+// move it while the other reads. Bytes in memory are the child's own.
+class FileObjectSource : public ByteSource, public KeepsObjects {
  public:
-  explicit FileObjectSource(py::object file) {
-    const py::object end = file.attr("seek")(0, 2);
-    size_ = py::cast<std::uint64_t>(end.is_none() ? file.attr("tell")() : end);
-    const py::object name = py::getattr(file, "name", py::none());
-    if (py::isinstance<py::str>(name)) name_ = path_of_str(name).value_or(name_);
-    lock_ = share(py::module_::import("threading").attr("Lock")());
-    file_ = share(std::move(file));
-  }
+  FileObjectSource(py::object file, std::uint64_t size)
+      : size_(size),
+        name_(name_of_file(file)),
+        in_memory_(py::type::of(file).is(py::module_::import("io").attr("BytesIO"))),
+        process_(::getpid()),
+        lock_(new_lock()),
+        file_(share(std::move(file))) {}
 
   std::uint64_t size() const override { return size_; }
   std::string name() const override { return name_; }
 
   void read_at(std::uint64_t offset, MutableBytes out) const override {
-    py::gil_scoped_acquire gil;
+    HoldGil gil;
     try {
+      if (process_ != ::getpid()) adopt_after_fork();
       read_locked(offset, out);
     } catch (const py::error_already_set& error) {
       throw PythonError(error);
     }
   }
 
+  void visit(Visitor& visitor) const override {
+    visitor(file_.get());
+    visitor(lock_.get());
+  }
+
  private:
+  static SharedObject new_lock() { return share(py::module_::import("threading").attr("Lock")()); }
+
+  void adopt_after_fork() const {
+    if (!in_memory_) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a file object cannot be read in a forked process, which would share its position with the parent; "
+                  "give a path, a file of open(path, 'rb'), or open the file in the child")
+          .in_file(name_);
+    }
+    // A thread that exists only in the parent may hold the lock.
+    lock_ = new_lock();
+    process_ = ::getpid();
+  }
+
   void read_locked(std::uint64_t offset, MutableBytes out) const {
     const py::handle file(file_.get());
     const py::handle lock(lock_.get());
@@ -69,21 +122,25 @@ class FileObjectSource : public ByteSource {
     }
   }
 
-  std::uint64_t size_;
-  std::string name_ = "<file object>";
-  SharedObject file_;
-  SharedObject lock_;
+  const std::uint64_t size_;
+  const std::string name_;
+  const bool in_memory_;
+  // These change with the GIL held.
+  mutable pid_t process_;
+  mutable SharedObject lock_;
+  const SharedObject file_;
 };
 
-class CallableSource : public ByteSource {
+class CallableSource : public ByteSource, public KeepsObjects {
  public:
   CallableSource(py::object read, std::uint64_t size) : size_(size), read_(share(std::move(read))) {}
 
   std::uint64_t size() const override { return size_; }
   std::string name() const override { return "<callable>"; }
+  void visit(Visitor& visitor) const override { visitor(read_.get()); }
 
   void read_at(std::uint64_t offset, MutableBytes out) const override {
-    py::gil_scoped_acquire gil;
+    HoldGil gil;
     try {
       const SharedBytes made = buffer_bytes(py::handle(read_.get())(offset, out.size()));
       if (made.bytes.size() < out.size()) throw OffloadEof(offset, out.size(), made.bytes.size());
@@ -92,7 +149,7 @@ class CallableSource : public ByteSource {
                     "asked for " + std::to_string(out.size()) + " bytes, got " + std::to_string(made.bytes.size()))
             .at_offset(offset);
       }
-      py::gil_scoped_release nogil;
+      const ReleaseGil nogil;
       std::memcpy(out.data(), made.bytes.data(), out.size());
     } catch (const py::error_already_set& error) {
       throw PythonError(error);
@@ -100,14 +157,19 @@ class CallableSource : public ByteSource {
   }
 
  private:
-  std::uint64_t size_;
-  SharedObject read_;
+  const std::uint64_t size_;
+  const SharedObject read_;
 };
 
 }  // namespace
 
 std::shared_ptr<const ByteSource> file_object_source(py::object file) {
-  return std::make_shared<FileObjectSource>(std::move(file));
+  const py::object end = file.attr("seek")(0, 2);  // also writes out what was buffered
+  const auto size = py::cast<std::uint64_t>(end.is_none() ? file.attr("tell")() : end);
+  if (const int fd = descriptor_of(file); fd >= 0) {
+    return io::adopt_file(fd, name_of_file(file), false, io::system_file_ops());
+  }
+  return std::make_shared<FileObjectSource>(std::move(file), size);
 }
 
 std::shared_ptr<const ByteSource> callable_source(py::object read, std::uint64_t size) {

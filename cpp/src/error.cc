@@ -17,6 +17,8 @@ std::string_view to_string(ErrorCode code) {
       return "unsupported";
     case ErrorCode::kLimit:
       return "limit";
+    case ErrorCode::kMemory:
+      return "memory";
     case ErrorCode::kIo:
       return "io";
     case ErrorCode::kConflict:

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "codec/checked.h"
+#include "io/available_memory.h"
 #include "io/huge_buffer.h"
 #include "io/parallel_copy.h"
 #include "reader_state.h"
@@ -141,6 +142,15 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
   std::uint64_t total = 0;
   for (const std::size_t tensor : tensors) total += std::min(state_->table.nbytes(tensor), ~total);
   check_expansion(total);
+  try {
+    io::require_memory(total);
+  } catch (Error& error) {
+    const auto& sources = state_->table.sources();
+    if (tensors.size() == 1) state_->rethrow(error, tensors[0]);
+    if (sources.size() == 1 || state_->format == Format::kPytorch) error.in_file(sources[0]->name());
+    error.of_format(state_->format);
+    throw;
+  }
   // In data order, so that what is read together lies together.
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -1,7 +1,9 @@
 #include "checkpoint_reader.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 
+#include "io/available_memory.h"
 #include "last_error.h"
 #include "tensor_bridge.h"
 
@@ -10,6 +12,19 @@ namespace {
 
 MutableBytes bytes_of(at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
+}
+
+// Memory for `sizes` of a tensor, about to be filled. Throws Error(kMemory) when so much is not available.
+at::Tensor new_tensor(const std::vector<std::int64_t>& sizes, const TensorInfo& info) {
+  const at::TensorOptions options(require_scalar_type(info));
+  const auto count = static_cast<std::uint64_t>(c10::multiply_integers(sizes));
+  try {
+    io::require_memory(count * options.dtype().itemsize());
+  } catch (Error& error) {
+    error.in_tensor(info.name);
+    throw;
+  }
+  return at::empty(sizes, options);
 }
 
 }  // namespace
@@ -41,7 +56,7 @@ std::vector<std::vector<std::int64_t>> CheckpointReader::tensor_slices(const std
 at::Tensor CheckpointReader::read_tensor(const std::string& name) const {
   return guarded([&] {
     const TensorInfo info = reader_.info(name);
-    at::Tensor out = at::empty(sizes_of(info), at::TensorOptions(require_scalar_type(info)));
+    at::Tensor out = new_tensor(sizes_of(info), info);
     reader_.read(name, bytes_of(out));
     return out;
   });
@@ -56,7 +71,7 @@ at::Tensor CheckpointReader::read_rows(const std::string& name, std::int64_t beg
           .in_tensor(name);
     }
     sizes.front() = end - begin;
-    at::Tensor out = at::empty(sizes, at::TensorOptions(require_scalar_type(info)));
+    at::Tensor out = new_tensor(sizes, info);
     reader_.read_rows(name, static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end), bytes_of(out));
     return out;
   });

@@ -19,6 +19,7 @@ __all__ = [
     "TensorNotFound",
     "ValidationError",
     "StoreIOError",
+    "OutOfMemory",
     "ConflictError",
     "OperationCancelled",
     "SharedTensorsError",
@@ -86,6 +87,10 @@ class ValidationError(StoreError, ValueError):
 
 class StoreIOError(StoreError, OSError):
     """The operating system said no; `errno` tells which no."""
+
+
+class OutOfMemory(StoreError, MemoryError):
+    """Reading needs more memory than the machine, or a control group of the process, has available."""
 
 
 class ConflictError(StoreError):
@@ -176,6 +181,7 @@ _KINDS: dict[str, type[StoreError]] = {
     "unsupported": FormatError,
     "limit": LimitError,
     "io": StoreIOError,
+    "memory": OutOfMemory,
     "conflict": ConflictError,
     "cancelled": OperationCancelled,
     "shared": SharedTensorsError,

@@ -229,32 +229,12 @@ TEST(f14_all_bad_entries_are_named_at_once) {
   CHECK(CHECK_THROWS(Error, Pager(source, map)).code() == ErrorCode::kInvalidArgument);
 }
 
-TEST(f15_the_automatic_budget_knows_control_groups) {
-  using pager::available_memory;
+TEST(f15_the_automatic_budget_keeps_a_reserve) {
   constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-  const test_files::TempDir root;
-  const auto put = [&](const std::string& path, std::string_view text) {
-    std::filesystem::create_directories((root.path() / path).parent_path());
-    test_files::write_file(root.path() / path, text);
-  };
-  CHECK_EQ(available_memory(root.path()), kUnlimited);
-  put("proc/meminfo", "MemTotal:       33554432 kB\nMemAvailable:   16777216 kB\n");
-  CHECK_EQ(available_memory(root.path()), 16 * kGiB);
-  put("proc/self/cgroup", "0::/a/b\n");
-  put("sys/fs/cgroup/a/b/memory.max", "max\n");
-  CHECK_EQ(available_memory(root.path()), 16 * kGiB);
-  // The limit of the group above; page cache that nobody needs does not count as used.
-  put("sys/fs/cgroup/a/memory.max", std::to_string(8 * kGiB) + "\n");
-  put("sys/fs/cgroup/a/memory.current", std::to_string(3 * kGiB) + "\n");
-  put("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file " + std::to_string(kGiB) + "\nslab 2\n");
-  CHECK_EQ(available_memory(root.path()), 6 * kGiB);
-  put("proc/self/cgroup", "5:cpu:/\n4:hugetlb,memory:/job\n0::/\n");
-  put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", std::to_string(2 * kGiB) + "\n");
-  put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", std::to_string(5 * kGiB) + "\n");
-  CHECK_EQ(available_memory(root.path()), 0u);
   CHECK_EQ(pager::budget_from(10 * kGiB), 9 * kGiB);
   CHECK_EQ(pager::budget_from(kGiB), kGiB - kGiB / 4);
   CHECK_EQ(pager::budget_from(100), 50u);
+  CHECK_EQ(pager::budget_from(kUnlimited), kUnlimited);
   CHECK(automatic_budget() > 0);
 }
 

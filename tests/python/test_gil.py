@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,3 +93,14 @@ def test_the_gil_is_released(path, operation):
         sys.setswitchinterval(old)
         counter.join()
     assert counted > 3
+
+
+def test_bindings_take_the_gil_in_one_way():
+    """pybind11's own guards abort the process when the interpreter ends meanwhile; those of gil.h do not."""
+    folder = Path(__file__).parents[2] / "cpp" / "python"
+    found = [
+        file.name
+        for file in sorted(folder.glob("*"))
+        if file.stem != "gil" and "gil_scoped_" in file.read_text(encoding="utf-8")
+    ]
+    assert found == []

@@ -22,6 +22,7 @@ enum class ErrorCode : std::uint8_t {
   kCorrupt,          // the file breaks the rules of its format
   kUnsupported,      // well-formed, but not something this library handles
   kLimit,            // larger than a limit in ReadOptions or in the format
+  kMemory,           // needs more memory than is available
   kIo,               // the operating system said no; os_errno() tells which no
   kConflict,         // the target exists, or somebody else is writing it
   kCancelled,        // a progress callback asked to stop

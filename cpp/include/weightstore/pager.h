@@ -66,8 +66,9 @@ class BudgetExceeded : public Error {
 
 inline constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
-// What this process may still take: the least of the system's available memory and what the control groups it runs in
-// leave it, less a reserve of a tenth (256 MiB at least, a half at most).
+// The memory that this process can use without swapping: the least of the system's available memory and what its
+// control groups leave, page cache that can be dropped included, less a reserve of a tenth (256 MiB at least, a half at
+// most).
 std::uint64_t automatic_budget();
 
 enum class DirectReads : std::uint8_t {

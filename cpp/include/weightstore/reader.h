@@ -125,7 +125,8 @@ class Reader {
   void read_many(std::span<const Request> requests, const Progress& progress = {}) const;
 
   // Copies tensors into new, 64-byte aligned memory that is independent of the file. Small tensors share an allocation
-  // (64 MiB at most), which lives as long as any of them.
+  // (64 MiB at most), which lives as long as any of them. Throws Error(kMemory), before any memory is touched, when all
+  // of them together need more than is available.
   std::vector<SharedMutableBytes> load(std::span<const std::size_t> tensors, const Progress& progress = {}) const;
 
   // The tensor's bytes for a Writer, read as they are written. They are compared with the checksum on their way when

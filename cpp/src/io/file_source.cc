@@ -159,6 +159,10 @@ std::shared_ptr<const ByteSource> open_file(const std::filesystem::path& path, b
     if (errno == ENXIO) throw io_error(errno, "this is a socket or a device without a driver; cannot open", name);
     throw io_error(errno, "cannot open", name);
   }
+  return adopt_file(fd, name, map, ops);
+}
+
+std::shared_ptr<const ByteSource> adopt_file(int fd, const std::string& name, bool map, FileOps& ops) {
   struct stat status;
   if (retry_interrupted([&] { return ops.fstat(fd, &status); }) != 0) {
     const int error = errno;

@@ -56,6 +56,9 @@ SharedMutableBytes allocate_bulk(std::size_t size) {
   const std::size_t length = huge ? mapped_length(size) : round_up(size, kPage);
   // One huge page more than needed, so that an aligned part lies inside; the rest goes back at once.
   const std::size_t reserved = huge ? length + kHugePage : length;
+  // MAP_NORESERVE: addresses alone cost nothing, and hash tables take many more than they fill. Without it the kernel
+  // would refuse a mapping only when it is larger than all memory and swap of the machine, and would not look at
+  // control groups; who fills what it takes asks require_memory() first.
   void* address = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED) throw std::bad_alloc();
   auto begin = reinterpret_cast<std::uintptr_t>(address);

@@ -12,7 +12,8 @@
 namespace weightstore::io {
 
 // Zeroed memory, aligned to 2 MiB and backed by huge pages where the kernel has them when `size` is at least that, to
-// 4096 bytes otherwise. Freed with the last owner. Throws std::bad_alloc.
+// 4096 bytes otherwise. Freed with the last owner. The kernel provides the memory when it is written to, and ends the
+// process when there is none: call require_memory() before filling a lot of it. Throws std::bad_alloc.
 SharedMutableBytes allocate_bulk(std::size_t size);
 
 // Touches memory of allocate_bulk() ahead of its first use, and watches what that takes. A huge page takes a fraction

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codec/checked.h"
+#include "io/available_memory.h"
 #include "io/checked_io.h"
 #include "io/huge_buffer.h"
 
@@ -30,6 +31,7 @@ std::uint64_t BufferPool::capacity_for(std::uint64_t size) {
 }
 
 SharedMutableBytes BufferPool::allocate(std::uint64_t capacity) {
+  io::require_memory(capacity);
   if (capacity >= kBulk) return io::allocate_bulk(capacity);
   return allocate_aligned(capacity, capacity >= kPooled ? io::kDirectAlignment : 64);
 }

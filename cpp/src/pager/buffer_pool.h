@@ -24,7 +24,8 @@ class BufferPool {
   // The capacity of a buffer for `size` bytes: the next of eight steps to each power of two, so that tensors of about
   // the same size share buffers; at most an eighth is slack.
   static std::uint64_t capacity_for(std::uint64_t size);
-  // New memory, aligned to 64 bytes, from kPooled to a page, from 2 MiB to that. Throws std::bad_alloc.
+  // New memory, aligned to 64 bytes, from kPooled to a page, from 2 MiB to that. Throws Error(kMemory) or
+  // std::bad_alloc.
   static SharedMutableBytes allocate(std::uint64_t capacity);
 
   std::optional<SharedMutableBytes> take(std::uint64_t capacity);

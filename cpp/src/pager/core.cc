@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "pager/budget.h"
+#include "io/available_memory.h"
 
 namespace weightstore::pager {
 namespace {
@@ -41,7 +41,7 @@ Core::Core(std::optional<Reader> reader, TensorTable table, const PagerOptions& 
     viewable_.push_back(options.zero_copy && source->size() > 0 && source->view(0, 1).has_value());
   }
   if (options.direct == DirectReads::kAlways ||
-      (options.direct == DirectReads::kAuto && total_bytes(this->table()) > available_memory())) {
+      (options.direct == DirectReads::kAuto && total_bytes(this->table()) > io::available_memory(io::Swap::kIgnored))) {
     for (const auto& source : sources) {
       const bool file = source->descriptor() >= 0;
       direct_.push_back(file ? std::make_unique<io::DirectFile>(io::system_file_ops(), source->descriptor()) : nullptr);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "io/available_memory.h"
 #include "io/huge_buffer.h"
 #include "transform/cast_kernels.h"
 #include "transform/transpose_block.h"
@@ -153,6 +154,7 @@ class TransposedBytes final : public ByteProducer {
   ConstBytes input() {
     if (const auto bytes = input_->resident()) return *bytes;
     if (copy_.bytes.empty()) {
+      io::require_memory(size());
       SharedMutableBytes copy = io::allocate_bulk(size());
       input_->fill(0, copy.bytes);
       copy_ = std::move(copy);
