@@ -136,6 +136,7 @@ Memory read_slice(const Reader& reader, std::size_t tensor, const Dims& dims, st
   checked(reader, tensor);
   std::vector<SliceDim> slice;
   for (const auto& [start, step, count] : dims) slice.push_back({start, step, count});
+  reader.check_expansion(nbytes);
   ReleaseGil nogil;
   Memory memory = in_place(reader, tensor, [&] { return allocate_memory(nbytes); });
   reader.read_slice(tensor, slice, MutableBytes(memory.data(), memory.size()));

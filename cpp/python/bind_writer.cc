@@ -212,12 +212,14 @@ void init_writer(py::module_& m) {
           "Returns the names of the shards.")
       .def(
           "write_file_or_shards",
-          [](const Writer& w, const py::object& path, std::uint64_t max_shard_bytes, bool durable, bool overwrite,
+          [](SharedWriter& w, const py::object& path, std::uint64_t max_shard_bytes, bool durable, bool overwrite,
              bool checksums, py::object progress) {
             const auto target = to_path(path);
             const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
             ReleaseGil nogil;
-            return w.write_file_or_shards(target, max_shard_bytes, options);
+            return w.write([&](const Writer& contents) {
+              return contents.write_file_or_shards(target, max_shard_bytes, options);
+            });
           },
           py::arg("path"), py::arg("max_shard_bytes"), py::kw_only(), py::arg("durable") = true,
           py::arg("overwrite") = true, py::arg("checksums") = false, py::arg("progress") = py::none(),

@@ -200,22 +200,52 @@ Entry read_entry(ConstBytes directory, std::size_t& at, std::uint64_t offset) {
   return entry;
 }
 
+// Reads the headers of records in the order of the file: one by one where large records lie between them, many at a
+// time where the records are small.
+class HeaderReader {
+ public:
+  HeaderReader(const ByteSource& source, MemoryBudget& memory) : source_(source), window_(memory) {}
+
+  // Bytes of the file, which the caller knows to be there. Valid until the next call.
+  ConstBytes at(std::uint64_t offset, std::size_t size) {
+    const std::uint64_t window_end = begin_ + window_.size();
+    if (offset < begin_ || offset + size > window_end) {
+      const bool near = offset >= begin_ && offset <= window_end + kLeast;
+      ahead_ = near ? std::clamp(2 * ahead_, kLeast, kMost) : 0;
+      begin_ = offset;
+      window_.resize(
+          static_cast<std::size_t>(std::min(std::max<std::uint64_t>(size, ahead_), source_.size() - offset)));
+      source_.read_at(offset, window_);
+    }
+    return ConstBytes(window_).subspan(static_cast<std::size_t>(offset - begin_), size);
+  }
+
+ private:
+  static constexpr std::uint64_t kLeast = 4u << 10;
+  static constexpr std::uint64_t kMost = 64u << 10;
+
+  const ByteSource& source_;
+  std::uint64_t begin_ = 0;
+  std::uint64_t ahead_ = 0;
+  ChargedVector<std::byte> window_;
+};
+
 // The local header repeats the entry; the data begins behind it.
-void read_local(const ByteSource& source, Entry& entry, std::vector<std::byte>& buffer) {
+void read_local(std::uint64_t file_size, Entry& entry, HeaderReader& headers) {
   ZipRecord& record = entry.record;
   const auto disagree = [&](const char* what) {
     return corrupt("record '" + printable(record.name) + "': its own header and the directory disagree about " + what)
         .at_offset(entry.local);
   };
-  buffer.resize(kLocalBytes + record.name.size());
-  const auto end = checked_add(entry.local, buffer.size());
-  if (!end || *end > source.size()) throw disagree("where it is");
-  source.read_at(entry.local, buffer);
-  const Fields fields{buffer.data()};
+  const std::size_t size = kLocalBytes + record.name.size();
+  const auto end = checked_add(entry.local, size);
+  if (!end || *end > file_size) throw disagree("where it is");
+  const ConstBytes header = headers.at(entry.local, size);
+  const Fields fields{header.data()};
   if (fields.u32(0) != kLocalSignature) throw disagree("where it is");
   if (fields.u16(6) != entry.flags) throw disagree("its flags");
   if (fields.u16(8) != entry.method) throw disagree("how it is compressed");
-  const std::string_view name(reinterpret_cast<const char*>(buffer.data()) + kLocalBytes, record.name.size());
+  const std::string_view name(reinterpret_cast<const char*>(header.data()) + kLocalBytes, record.name.size());
   if (fields.u16(26) != record.name.size() || name != record.name) throw disagree("its name");
   // With a descriptor these come behind the data, and are left out here.
   const bool omitted = (entry.flags & kDescriptorFlag) != 0;
@@ -248,7 +278,8 @@ void check_gap(const Entry& entry, std::uint64_t next) {
 
 }  // namespace
 
-ZipDirectory ZipDirectory::read(const ByteSource& source, const Limits& limits) {
+ZipDirectory ZipDirectory::read(const ByteSource& source, const Limits& limits, std::shared_ptr<MemoryBudget> memory) {
+  if (memory == nullptr) memory = std::make_shared<MemoryBudget>(source.size());
   const End end = read_end(source);
   if (end.entries > limits.records || end.directory_size > limits.directory_bytes) {
     throw Error(ErrorCode::kLimit, "a ZIP archive of " + std::to_string(end.entries) + " records with a directory of " +
@@ -257,11 +288,11 @@ ZipDirectory ZipDirectory::read(const ByteSource& source, const Limits& limits) 
                                        std::to_string(limits.directory_bytes));
   }
   if (end.entries > end.directory_size / kEntryBytes) throw corrupt("the directory is too short for its entries");
-  ZipDirectory result;
+  ZipDirectory result(memory);
   result.bytes_.resize(static_cast<std::size_t>(end.directory_size));
   source.read_at(end.directory_begin, result.bytes_);
 
-  std::vector<Entry> entries;
+  ChargedVector<Entry> entries(*memory);
   entries.reserve(static_cast<std::size_t>(end.entries));
   std::size_t at = 0;
   for (std::uint64_t i = 0; i < end.entries; ++i) {
@@ -273,10 +304,10 @@ ZipDirectory ZipDirectory::read(const ByteSource& source, const Limits& limits) 
   if ((entries.empty() ? end.directory_begin : entries.front().local) != 0) {
     throw corrupt("bytes before the first record of the ZIP archive").at_offset(0);
   }
-  std::vector<std::byte> buffer;
+  HeaderReader headers(source, *memory);
   result.records_.reserve(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    read_local(source, entries[i], buffer);
+    read_local(source.size(), entries[i], headers);
     check_gap(entries[i], i + 1 < entries.size() ? entries[i + 1].local : end.directory_begin);
     result.records_.push_back(entries[i].record);
   }
@@ -309,11 +340,18 @@ std::optional<std::size_t> ZipDirectory::find(std::string_view name) const {
   return std::nullopt;
 }
 
-std::string ZipDirectory::content(const ByteSource& source, std::size_t number) const {
+ChargedString ZipDirectory::content(const ByteSource& source, std::size_t number) const {
   const ZipRecord& record = records_[number];
-  std::string bytes(static_cast<std::size_t>(record.stored_size), '\0');
-  source.read_at(record.begin, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()});
-  if (record.deflated) bytes = inflate(std::as_bytes(std::span(bytes)), static_cast<std::size_t>(record.size));
+  const auto writable = [](ChargedString& text) { return std::as_writable_bytes(std::span(text)); };
+  memory_->require(record.size);  // a string has other words for sizes that are out of the question
+  ChargedString bytes(static_cast<std::size_t>(record.size), '\0', *memory_);
+  if (record.deflated) {
+    ChargedString compressed(static_cast<std::size_t>(record.stored_size), '\0', *memory_);
+    source.read_at(record.begin, writable(compressed));
+    inflate(writable(compressed), writable(bytes));
+  } else {
+    source.read_at(record.begin, writable(bytes));
+  }
   if (!record.has_crc()) return bytes;
   if (const std::uint32_t found = crc32(std::as_bytes(std::span(bytes))); found != record.crc) {
     throw corrupt("record '" + printable(record.name) + "' has the CRC " + std::to_string(found) +
