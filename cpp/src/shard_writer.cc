@@ -11,9 +11,10 @@
 // A failure before the commit removes the new shards and leaves the old set. A failure in step 6 is no error: the new
 // set is complete, and the next save of the set removes the files, because the journal stays.
 
+#include <sys/stat.h>
+
 #include <cerrno>
-#include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
