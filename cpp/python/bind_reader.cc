@@ -120,8 +120,10 @@ auto in_place(const Reader& reader, std::size_t tensor, Make make) {
 
 py::bytes read_bytes(const Reader& reader, std::size_t tensor) {
   const std::uint64_t size = reader.table().nbytes(checked(reader, tensor));
-  reader.check_expansion(size);
-  in_place(reader, tensor, [&] { io::require_memory(size); });
+  in_place(reader, tensor, [&] {
+    reader.check_expansion(size);
+    io::require_memory(size);
+  });
   auto bytes = py::reinterpret_steal<py::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
   if (!bytes) throw py::error_already_set();
   const MutableBytes out(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr())), size);
@@ -136,9 +138,11 @@ Memory read_slice(const Reader& reader, std::size_t tensor, const Dims& dims, st
   checked(reader, tensor);
   std::vector<SliceDim> slice;
   for (const auto& [start, step, count] : dims) slice.push_back({start, step, count});
-  reader.check_expansion(nbytes);
   ReleaseGil nogil;
-  Memory memory = in_place(reader, tensor, [&] { return allocate_memory(nbytes); });
+  Memory memory = in_place(reader, tensor, [&] {
+    reader.check_expansion(nbytes);
+    return allocate_memory(nbytes);
+  });
   reader.read_slice(tensor, slice, MutableBytes(memory.data(), memory.size()));
   return memory;
 }
