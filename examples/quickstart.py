@@ -57,19 +57,19 @@ def page(path: Path, model: torch.nn.Module) -> None:
 
 
 def save_sharded(path: Path, model: torch.nn.Module) -> None:
-    """Two shards save a table and the model; three load the table. A job has a process a shard; here they take turns."""
+    """Two shards save a table and the model; three load the table. A job has one process per shard; here the shards take turns, so they need `run`."""
 
     def make_table(shard: int, shard_num: int) -> torch.ScriptObject:
         buckets = 65536 * shard // shard_num, 65536 * (shard + 1) // shard_num
         return torch.classes.store.HashTable("user", [16], torch.float32, *buckets, 65536, 4096, [])
 
     ids = torch.arange(10_000) * 7919
-    for shard in (1, 0):  # shard 0 completes the checkpoint, so that it comes last
+    for shard in (1, 0):  # shard 0 completes the checkpoint, so it comes last
         table = make_table(shard, 2)
         begin, end, size = table.slice()
         own = ids[(ids % size >= begin) & (ids % size < end)]
         table.insert(own, own[:, None].expand(-1, 16).float())
-        weightstore.Saver(shard, 2, 4, path, {"user": table}, model.state_dict(), attempt="demo").save()
+        weightstore.Saver(shard, 2, 4, path, {"user": table}, model.state_dict(), attempt="demo", run="1").save()
 
     reader = weightstore.CheckpointReader(path)
     print(f"\n{path.name}: {sorted(file.name for file in path.iterdir())}")

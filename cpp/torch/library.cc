@@ -80,8 +80,10 @@ void register_checkpoints(torch::Library& m) {
       .def("configure", &SaverHolder::configure, "", {torch::arg("options")})
       .def("make_write_blocks", &SaverHolder::make_write_blocks, "", {torch::arg("hashtables"), torch::arg("tensors")})
       .def("check_tensors", &SaverHolder::check_tensors, "", {torch::arg("tensors")})
+      .def("begin", &SaverHolder::begin)
       .def("save", &SaverHolder::save, "", {torch::arg("blocks")})
       .def("give_up", &SaverHolder::give_up, "", {torch::arg("why")})
+      .def("skip", &SaverHolder::skip)
       .def("progress", &SaverHolder::progress)
       .def("cancel", &SaverHolder::cancel);
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "last_error.h"
 #include "tensor_bridge.h"
@@ -48,15 +49,24 @@ void SaverHolder::check_tensors(const TensorDict& tensors) const {
   });
 }
 
+void SaverHolder::begin() {
+  guarded([&] { turn_ = saver_.begin(); });
+}
+
+void SaverHolder::skip() {
+  guarded([&] { saver_.skip(); });
+}
+
 void SaverHolder::save(const BlockList& blocks) {
   guarded([&] {
+    auto turn = std::exchange(turn_, nullptr);
     std::vector<WriteBlock> core_blocks;
     for (const auto& block : blocks) core_blocks.push_back(block->block());
     weightstore::Saver saver = saver_;
     SaveOptions options = saver_.options();
     options.progress = progress_.begin();
     saver.configure(std::move(options));
-    saver.save(core_blocks);
+    saver.save(core_blocks, std::move(turn));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <torch/custom_class.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -50,10 +51,13 @@ class SaverHolder : public torch::CustomClassHolder {
   BlockList make_write_blocks(const TableDict& tables, const TensorDict& tensors) const;
   // Throws what make_write_blocks() would throw about the tensors, without copying any.
   void check_tensors(const TensorDict& tensors) const;
+  // As Saver::begin(). The next save() or give_up() uses the turn.
+  void begin();
   void save(const BlockList& blocks);
 
-  // As Saver::give_up().
-  void give_up(const std::string& why) const { saver_.give_up(why); }
+  // As Saver::give_up() and Saver::skip().
+  void give_up(const std::string& why) { saver_.give_up(why, std::exchange(turn_, nullptr)); }
+  void skip();
 
   // Bytes written, bytes in all, and what is being written, of the save that is running.
   std::tuple<std::int64_t, std::int64_t, std::string> progress() const { return progress_.get(); }
@@ -61,6 +65,7 @@ class SaverHolder : public torch::CustomClassHolder {
 
  private:
   weightstore::Saver saver_;
+  std::shared_ptr<weightstore::SaveTurn> turn_;
   JobProgress progress_;
 };
 

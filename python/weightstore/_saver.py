@@ -33,11 +33,11 @@ class Saver:
     checksum: keep a crc32c of every block, for `CheckpointReader.verify`; the recis layout has no place for them.
     max_block_bytes: cut tables into blocks of about this size; by default 1 MiB for "plain", uncut for "recis".
     overwrite: "recis": replace the checkpoint that is there; "plain": also replace what another tool wrote.
-    attempt: an id that is the same on all shards and new for every save, such as the step. By default the shards agree
-        about one through torch.distributed where that is initialised, else by waiting for shard 0.
-    run: an id of this run of the job, the same on all shards, so that what a run that died left under the same attempt
-        is never taken for a part of this save. By default what was saved before the process of shard 0 began does not
-        count.
+    attempt: a name for the save, such as the step: the same on all shards, and new for every save of a run. Shards other
+        than 0 wait until shard 0 begins the save of this name. Without it the ranks of an initialised torch.distributed
+        agree on one, and other shards count their saves; docs/saver.md says what is refused then.
+    run: a name for this run of the job: the same on all shards, and new whenever the job is started. Needed when you run
+        the shards one after another (together with `attempt`), or when processes of an earlier run may still save here.
     timeout: seconds to wait for other shards.
     progress: called as progress(done, total, name) in bytes; returning False or raising cancels. True: a tqdm bar.
 
@@ -97,18 +97,24 @@ class Saver:
             self._configure(self._attempt or "")
 
     def save(self) -> None:
-        """Saves and returns when this shard's part is written; on shard 0 when the checkpoint is complete."""
-        self._refuse_second()
+        """Saves. Returns on shard 0 when the checkpoint is complete, on other shards when shard 0 has begun this save and
+        can use their part."""
         blocks = self._blocks(lambda: self._tensors)
         _interruptible.Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress).wait()
 
     def save_async(self) -> Future[None]:
-        """Captures tables and tensors as they are now and saves them in the background. Tensors are copied, into memory
-        that is kept for the next call; tables copy a page when it is first written to."""
-        self._refuse_second()
+        """Captures tables and tensors as they are now and saves them in the background. Copies tensors, into memory that
+        is kept for the next call; tables copy a page when it is first written to. When this returns, shard 0 has locked
+        the directory: a later save into it is refused until this one has ended."""
         blocks = self._blocks(lambda: self._staged() if self._shard_index == 0 else {})
-        # Begun here: a program that ends starts no more threads.
-        job = _interruptible.Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress)
+        with translated():
+            self._impl.begin()
+        try:
+            # Begun here: a program that ends starts no more threads.
+            job = _interruptible.Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress)
+        except BaseException as error:
+            self._give_up(error)
+            raise
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         self._running = future
@@ -127,35 +133,62 @@ class Saver:
     def _blocks(self, tensors: Callable[[], Mapping[str, torch.Tensor]]) -> list[list[Any]]:
         """A list with the list of blocks to be saved, to be taken out: an error that somebody keeps must not keep the
         tables as they were."""
-        with translated():
-            self._configure(self._agreed_attempt())
+        self._agree()
         try:
             with translated():
                 blocks = self._impl.make_write_blocks(self._hashtables, tensors())
             return [list(self._filter_func(blocks))]
         except BaseException as error:
-            self._impl.give_up(f"{type(error).__name__}: {error}")
+            self._give_up(error)
             raise
 
-    def _refuse_second(self) -> None:
+    def _give_up(self, error: BaseException) -> None:
+        self._impl.give_up(f"{type(error).__name__}: {error}")
+
+    def _configure(self, attempt: str, run: str | None = None) -> None:
+        options = {**self._options, "attempt": attempt}
+        self._impl.configure(json.dumps(options if run is None else {**options, "run": run}))
+
+    def _agree(self) -> None:
+        """Refuses a second save at once, and agrees on the save's name with the process group, if there is one."""
+        problem = ""
         if self._running is not None and not self._running.done():
-            raise errors.make(
-                "conflict", "the save that save_async() began has not ended; wait for its result", format="checkpoint"
-            )
-
-    def _configure(self, attempt: str) -> None:
-        self._impl.configure(json.dumps({**self._options, "attempt": attempt}))
-
-    def _agreed_attempt(self) -> str:
-        if self._attempt or self._shard_num == 1:
-            return self._attempt or ""
+            problem = "the save that save_async() began has not ended; wait for its result"
+        if not self._is_in_group():
+            if problem:
+                self._impl.skip()
+                raise errors.make("conflict", problem, format="checkpoint")
+            with translated():
+                self._configure(self._attempt or "")
+            return
         import torch.distributed as dist
 
-        if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() == self._shard_num):
-            return ""  # shard 0 publishes one in the directory
-        proposals: list[Any] = [None] * self._shard_num
-        dist.all_gather_object(proposals, (self._shard_index, secrets.token_hex(8)))
-        return str(dict(proposals)[0])
+        # A shard that cannot save takes part too. Otherwise the others would go on with its next save.
+        told: list[Any] = [None] * self._shard_num
+        dist.all_gather_object(told, (self._shard_index, secrets.token_hex(8), problem))
+        problems = {shard: problem for shard, _, problem in told if problem}
+        if self._shard_index in problems:
+            raise errors.make("conflict", problem, format="checkpoint")
+        if problems:
+            shard, problem = min(problems.items())
+            raise errors.make("conflict", f"shard {shard} cannot save: {problem}", format="checkpoint")
+        if sorted(shard for shard, _, _ in told) != list(range(self._shard_num)):
+            raise errors.make(
+                "invalid_argument",
+                f"the ranks of the process group save as shards {[shard for shard, _, _ in told]}; every rank needs a "
+                "shard of its own",
+                format="checkpoint",
+            )
+        name = next(name for shard, name, _ in told if shard == 0)
+        with translated():
+            self._configure(name, self._options["run"] or name)
+
+    def _is_in_group(self) -> bool:
+        if self._attempt or self._shard_num == 1:
+            return False
+        import torch.distributed as dist
+
+        return dist.is_available() and dist.is_initialized() and dist.get_world_size() == self._shard_num
 
     def _staged(self) -> dict[str, torch.Tensor]:
         import torch

@@ -11,6 +11,8 @@
 #include "check.h"
 #include "faulty_file_ops.h"
 #include "saver_crash.h"
+#include "sharded/held_file.h"
+#include "sharded/process_memory.h"
 
 using namespace weightstore;
 using namespace saver_crash;
@@ -60,15 +62,32 @@ void save_value(const std::filesystem::path& path, const SaveOptions& options, s
   saver.save(saver.make_write_blocks(Tables{user}, {}));
 }
 
-// Makes the record of shard 1 one that was written before this process began.
-void make_old(const std::filesystem::path& directory, const std::string& attempt) {
-  const std::filesystem::path path = directory / (".weightstore-save." + attempt + "-s00001.json");
-  const std::string key = "\"written_ms\":";
-  std::string record = read_file(path);
-  const std::size_t at = record.find(key) + key.size();
-  record.replace(at, record.find_first_not_of("0123456789", at) - at, "1000");
-  write_file(path, record);
+// A run that dies in a save: shard 1 has given its part, or has failed, and then shard 0 dies.
+void save_in_a_run_that_dies(const std::filesystem::path& path, const SaveOptions& options, bool fails) {
+  CHECK_EQ(in_child([&] {
+             AtStep ops("data written", [&] {
+               SaveOptions other = options;
+               faulty::FaultyFileOps full({1, faulty::Call::kFallocate, ENOSPC, true});
+               if (fails) other.file_ops = &full;
+               try {
+                 save_value(path, other, 1, 1);
+               } catch (const Error&) {
+               }
+               ::_exit(42);
+             });
+             SaveOptions first = options;
+             first.file_ops = &ops;
+             save_value(path, first, 0, 1);
+           }),
+           42);
 }
+
+std::string error_of(const std::function<void()>& body) {
+  const Error error = CHECK_THROWS(Error, body());
+  return error.what();
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 Rows saved_values(const std::filesystem::path& path) {
   const auto user = table("user", 1, 0, 1);
@@ -83,6 +102,7 @@ TEST(a_dead_attempts_record_is_never_consumed) {
   const TempDir dir;
   SaveOptions options = options_of(CheckpointLayout::kPlain);
   options.attempt = "step-1";
+  options.run = "r";
   save_one(dir.path(), options, "dead", 1, 2);  // shard 0 of step-1 never comes
   const std::vector<std::string> dead = names_in(dir.path());
   CHECK(dead.size() >= 2);
@@ -97,19 +117,12 @@ TEST(a_dead_attempts_record_is_never_consumed) {
 }
 
 TEST(a_part_of_an_earlier_run_is_not_taken_for_one_of_this) {
-  for (const char* earlier : {"whole", "failed"}) {
+  for (const bool failed : {false, true}) {
     const TempDir dir;
     SaveOptions options = options_of(CheckpointLayout::kPlain);
     options.attempt = "step-7";
-    faulty::FaultyFileOps full({1, faulty::Call::kFallocate, ENOSPC, true});
-    if (earlier == std::string("failed")) {
-      SaveOptions failing = options;
-      failing.file_ops = &full;
-      CHECK_THROWS(Error, save_value(dir.path(), failing, 1, 1));
-    } else {
-      save_value(dir.path(), options, 1, 1);
-    }
-    make_old(dir.path(), "step-7");
+    save_in_a_run_that_dies(dir.path(), options, failed);
+    CHECK(std::filesystem::exists(dir / ".weightstore-save.step-7-s00001.json"));
     std::jthread other;
     AtStep ops("record written", [&] {
       other = std::jthread([&] {
@@ -129,11 +142,10 @@ TEST(a_part_of_an_earlier_run_is_named_when_no_other_comes) {
   const TempDir dir;
   SaveOptions options = options_of(CheckpointLayout::kPlain);
   options.attempt = "a";
+  save_in_a_run_that_dies(dir.path(), options, false);
   options.timeout = std::chrono::milliseconds(100);
-  save_value(dir.path(), options, 1, 1);
-  make_old(dir.path(), "a");
-  const Error error = CHECK_THROWS(Error, save_value(dir.path(), options, 0, 1));
-  CHECK(std::string(error.what()).find("shard 1: its record is of an earlier run") != std::string::npos);
+  CHECK(has(error_of([&] { save_value(dir.path(), options, 0, 1); }),
+            "shard 1: its record is of another run or of an earlier try"));
 }
 
 TEST(a_given_run_says_which_parts_belong_together) {
@@ -143,11 +155,10 @@ TEST(a_given_run_says_which_parts_belong_together) {
   options.timeout = std::chrono::milliseconds(100);
   options.run = "monday";
   save_value(dir.path(), options, 1, 1);
-  make_old(dir.path(), "a");
   for (const char* other : {"", "tuesday"}) {
     options.run = other;
     const Error error = CHECK_THROWS(Error, save_value(dir.path(), options, 0, 1));
-    CHECK(std::string(error.what()).find("shard 1: its record is of another run ('monday')") != std::string::npos);
+    CHECK(std::string(error.what()).find("('run monday')") != std::string::npos);
   }
   options.run = "monday";
   save_value(dir.path(), options, 0, 1);
@@ -172,14 +183,41 @@ TEST(a_shard_that_waits_follows_no_other_run) {
   CHECK_EQ(saved_values(dir.path()), (Rows{{0, {2}}, {40000, {2}}}));
 }
 
-TEST(a_forked_child_is_of_the_same_run) {
+TEST(a_forked_child_remembers_nothing_of_its_parents_saves) {
+  using sharded::ProcessMemory;
+  const ProcessMemory::Place place{"/somewhere", "", 1, 2};
+  ProcessMemory& parent = ProcessMemory::current();
+  parent.begin(place);
+  parent.set_leader(place, "leader");
+  CHECK_EQ(in_child([&] {
+             ProcessMemory& child = ProcessMemory::current();
+             const ProcessMemory::Before before = child.begin(place);
+             const bool anew = before.saves == 0 && before.missed == 0 && before.leader.empty();
+             ::_exit(anew && child.id() != parent.id() ? 0 : 1);
+           }),
+           0);
+  CHECK_EQ(parent.begin(place).saves, std::uint64_t{1});
+}
+
+TEST(a_child_does_not_keep_the_lock_of_a_parent_that_died) {
   const TempDir dir;
-  SaveOptions options = options_of(CheckpointLayout::kPlain);
-  options.attempt = "a";
-  save_value(dir.path(), options, 1, 1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  CHECK_EQ(in_child([&] { save_value(dir.path(), options, 0, 1); }), 0);
-  CHECK_EQ(saved_values(dir.path()), (Rows{{0, {1}}, {40000, {1}}}));
+  int ends[2];
+  CHECK_EQ(::pipe(ends), 0);
+  CHECK_EQ(in_child([&] {
+             const auto lock = sharded::HeldFile::lock(dir / "lock", io::system_file_ops());
+             if (::fork() == 0) {
+               ::close(ends[1]);
+               char byte;
+               ::_exit(::read(ends[0], &byte, 1) == 0 ? 0 : 1);  // lives until the test ends
+             }
+             ::_exit(42);
+           }),
+           42);
+  {
+    const auto lock = sharded::HeldFile::lock(dir / "lock", io::system_file_ops());
+  }
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(a_record_whose_files_are_gone_or_cut_does_not_count) {
@@ -187,6 +225,7 @@ TEST(a_record_whose_files_are_gone_or_cut_does_not_count) {
     const TempDir dir;
     SaveOptions options = options_of(CheckpointLayout::kPlain);
     options.attempt = "a";
+    options.run = "r";
     options.timeout = std::chrono::milliseconds(100);
     save_one(dir.path(), options, "part", 1, 2);
     for (const std::string& name : names_in(dir.path())) {
@@ -235,6 +274,7 @@ TEST(a_shard_that_fails_tells_shard_0_why) {
   const TempDir dir;
   SaveOptions options = options_of(CheckpointLayout::kPlain);
   options.attempt = "a";
+  options.run = "r";
   faulty::FaultyFileOps ops({1, faulty::Call::kFallocate, ENOSPC, true});
   options.file_ops = &ops;
   CHECK_THROWS(Error, save_one(dir.path(), options, "part", 1, 2));
@@ -248,6 +288,7 @@ TEST(a_shard_that_fails_before_it_writes_tells_shard_0_too) {
     const TempDir dir;
     SaveOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
     options.attempt = "a";
+    options.run = "r";
     Saver saver(1, 2, 2, dir / "ckpt");
     saver.configure(options);
     const auto user = table("user", 2, 1, 2);
@@ -299,6 +340,158 @@ TEST(shards_save_many_times_without_meeting) {
     CHECK_EQ(saved_values(dir.path()), (Rows{{0, {value}}, {40000, {value}}}));
   }
   other.join();
+}
+
+TEST(a_late_shard_does_not_join_the_next_save) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  SaveOptions impatient = options;
+  impatient.timeout = std::chrono::milliseconds(50);
+  CHECK(has(error_of([&] { save_value(dir.path(), impatient, 0, 1); }), "shard 1: no record"));
+  std::jthread late;
+  std::string refused;
+  AtStep ops("token published",
+             [&] { late = std::jthread([&] { refused = error_of([&] { save_value(dir.path(), options, 1, 1); }); }); });
+  options.file_ops = &ops;
+  // Shard 0 hears at once that its second save cannot succeed.
+  CHECK(has(error_of([&] { save_value(dir.path(), options, 0, 2); }), "pass the same `attempt` on all shards"));
+  late.join();
+  CHECK(has(refused, "pass the same `attempt` on all shards"));
+  CHECK_EQ(names_in(dir.path()), std::vector<std::string>());
+}
+
+TEST(an_attempt_mends_what_counting_refuses) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.timeout = std::chrono::milliseconds(50);
+  CHECK_THROWS(Error, save_value(dir.path(), options, 0, 1));
+  options.timeout = std::chrono::seconds(20);
+  options.attempt = "2";
+  std::jthread other([&] { save_value(dir.path(), options, 1, 2); });
+  save_value(dir.path(), options, 0, 2);
+  other.join();
+  CHECK_EQ(saved_values(dir.path()), (Rows{{0, {2}}, {40000, {2}}}));
+}
+
+TEST(a_shard_ahead_waits_for_shard_0) {
+  for (const char* run : {"", "r"}) {
+    const TempDir dir;
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.run = run;
+    const auto save = [&](std::int64_t shard, int step) {
+      SaveOptions own = options;
+      own.attempt = std::to_string(step);
+      save_value(dir.path(), own, shard, static_cast<float>(step));
+    };
+    std::jthread ahead([&] {
+      save(1, 1);
+      save(1, 2);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // shard 1 has time to go wrong
+    save(0, 1);
+    CHECK_EQ(saved_values(dir.path()), (Rows{{0, {1}}, {40000, {1}}}));
+    save(0, 2);
+    ahead.join();
+    CHECK_EQ(saved_values(dir.path()), (Rows{{0, {2}}, {40000, {2}}}));
+  }
+}
+
+TEST(a_shard_that_is_ahead_is_not_told_that_it_saved) {
+  const TempDir dir;
+  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  options.timeout = std::chrono::milliseconds(100);
+  options.attempt = "1";
+  CHECK(has(error_of([&] { save_value(dir.path(), options, 1, 1); }), "shard 0 did not begin the save '1'"));
+  options.run = "r";
+  save_value(dir.path(), options, 1, 1);
+  options.attempt = "2";
+  CHECK(has(error_of([&] { save_value(dir.path(), options, 1, 2); }), "shard 0 has not ended the save '1'"));
+}
+
+TEST(a_turn_keeps_other_saves_out) {
+  const TempDir dir;
+  const Saver first(0, 1, 1, dir.path());
+  auto turn = first.begin();
+  const Error error = CHECK_THROWS(Error, save_one(dir.path(), options_of(CheckpointLayout::kPlain), "later"));
+  CHECK(error.code() == ErrorCode::kConflict);
+  first.save({}, std::move(turn));
+  save_one(dir.path(), options_of(CheckpointLayout::kPlain), "later");
+  CHECK_EQ(loaded(dir.path()), "later");
+  CHECK(only_a_checkpoint(dir.path()));
+}
+
+// Lustre with -o localflock, NFS with local_lock=flock: each shard, on a host of its own, sees only its own locks.
+TEST(shards_on_hosts_that_do_not_see_each_others_locks) {
+  class NoLocks final : public io::FileOps {
+   public:
+    int flock(int, int) override { return 0; }
+  };
+  for (const char* attempt : {"", "1"}) {
+    const TempDir dir;
+    NoLocks here;
+    NoLocks there;
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.attempt = attempt;
+    options.file_ops = &here;
+    std::jthread other([&] {
+      SaveOptions own = options;
+      own.file_ops = &there;
+      save_value(dir.path(), own, 1, 1);
+    });
+    save_value(dir.path(), options, 0, 1);
+    other.join();
+    CHECK_EQ(saved_values(dir.path()), (Rows{{0, {1}}, {40000, {1}}}));
+  }
+}
+
+TEST(a_lock_of_another_host_counts_while_it_has_a_heartbeat) {
+  // Time passes in pauses only, and with every pause the other host may write.
+  class OtherHost final : public io::FileOps {
+   public:
+    OtherHost(std::filesystem::path path, bool alive) : path_(std::move(path)), alive_(alive) {}
+    std::chrono::steady_clock::time_point now() override { return now_; }
+    void pause(std::chrono::milliseconds duration) override {
+      now_ += duration;
+      if (alive_) write_file(path_, "another0000000000000001");
+    }
+
+   private:
+    const std::filesystem::path path_;
+    const bool alive_;
+    std::chrono::steady_clock::time_point now_;
+  };
+  for (const bool alive : {true, false}) {
+    const TempDir dir;
+    write_file(dir / ".weightstore-save.lock", "another0000000000000000");
+    OtherHost ops(dir / ".weightstore-save.lock", alive);
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.file_ops = &ops;
+    if (alive) {
+      const Error error = CHECK_THROWS(Error, save_one(dir.path(), options, "new"));
+      CHECK(error.code() == ErrorCode::kConflict);
+    } else {
+      save_one(dir.path(), options, "new");
+      CHECK_EQ(loaded(dir.path()), "new");
+    }
+  }
+}
+
+TEST(what_older_versions_left_is_no_obstacle) {
+  for (const char* attempt : {"a", ""}) {
+    const TempDir dir;
+    write_file(dir / ".weightstore-save.lock", "");
+    write_file(dir / ".weightstore-save.token", "a\n");
+    write_file(dir / ".weightstore-save.a-s00001.json",
+               R"({"version":1,"attempt":"a","run":"","written_ms":1,"shard":1,"shard_num":2,"parallel":1,)"
+               R"("layout":"plain","files":[],"error":""})");
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.attempt = attempt;
+    std::jthread other([&] { save_value(dir.path(), options, 1, 1); });
+    save_value(dir.path(), options, 0, 1);
+    other.join();
+    CHECK_EQ(saved_values(dir.path()), (Rows{{0, {1}}, {40000, {1}}}));
+    CHECK(only_a_checkpoint(dir.path()));
+  }
 }
 
 TEST(a_reader_beside_a_saver_always_finds_a_whole_checkpoint) {
@@ -360,6 +553,7 @@ TEST(an_attempt_may_be_called_like_a_file_of_the_protocol) {
       SaveOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
       options.timeout = std::chrono::milliseconds(200);
       options.attempt = attempt;
+      options.run = "r";
       save_value(dir / "ckpt", options, 1, 1);
       save_value(dir / "ckpt", options, 0, 1);
       CHECK_EQ(saved_values(dir / "ckpt"), (Rows{{0, {1}}, {40000, {1}}}));
@@ -372,6 +566,7 @@ TEST(a_record_under_another_shards_name_does_not_count) {
   const TempDir dir;
   SaveOptions options = options_of(CheckpointLayout::kPlain);
   options.attempt = "a";
+  options.run = "r";
   options.timeout = std::chrono::milliseconds(100);
   save_one(dir.path(), options, "part", 1, 3);
   std::filesystem::copy_file(dir / ".weightstore-save.a-s00001.json", dir / ".weightstore-save.a-s00002.json");

@@ -114,11 +114,13 @@ TEST(recis_description) {
             {"data_offsets", Value::List{40, 80}}, {"dense", false}, {"dtype", "I64"}, {"shape", Value::List{5}}}));
 }
 
-TEST(shards_may_save_one_after_the_other_with_an_attempt) {
+TEST(shards_may_save_one_after_the_other_with_an_attempt_and_a_run) {
   const TempDir dir;
   for (const std::int64_t shard : {1, 0}) {
     Saver saver(shard, 2, 2, dir.path());
-    saver.configure(recis("a1"));
+    SaveOptions options = recis("a1");
+    options.run = "r";
+    saver.configure(options);
     auto [tables, tensors] = worked_example(shard);
     saver.save(saver.make_write_blocks(tables, std::move(tensors)));
   }
@@ -228,6 +230,7 @@ TEST(recis_cuts_when_asked_to) {
   const auto user = table("user", 2, 1, 2, 4);
   fill(*user, {32768, 40000, 50000, 60000, 65535}, 2);
   SaveOptions options = recis("x");
+  options.run = "r";
   options.max_block_bytes = 8;
   Saver saver(1, 2, 3, dir.path());
   saver.configure(options);
@@ -344,6 +347,7 @@ TEST(parts_that_do_not_fit_together_do_not_replace_a_checkpoint) {
     options.overwrite = true;
     save_all(dir / "ckpt", 1, 2, options, [&](std::int64_t) { return Part{{sliced({})}, {}}; });
     for (const Case& c : cases) {
+      options.attempt = std::to_string(&c - cases.data());  // without one, no save is possible after a failed one
       const std::runtime_error error = CHECK_THROWS(
           std::runtime_error,
           save_all(dir / "ckpt", 2, 2, options, [&](std::int64_t shard) { return shard == 0 ? c.first : c.second; }));

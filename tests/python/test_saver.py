@@ -51,9 +51,9 @@ def test_shard_0_hears_what_went_wrong_before_a_shard_saved(tmp_path):
         raise ValueError("this one not")
 
     with pytest.raises(ValueError, match="this one not"):
-        weightstore.Saver(1, 2, 2, tmp_path, attempt="a", filter_func=refuse).save()
+        weightstore.Saver(1, 2, 2, tmp_path, attempt="a", run="r", filter_func=refuse).save()
     with pytest.raises(OSError, match="shard 1 failed: ValueError: this one not"):
-        weightstore.Saver(0, 2, 2, tmp_path, attempt="a").save()
+        weightstore.Saver(0, 2, 2, tmp_path, attempt="a", run="r").save()
 
 
 def test_a_filter_may_be_a_generator(tmp_path):
@@ -257,6 +257,45 @@ def test_save_async_captures_what_was_there(tmp_path):
         user.insert(torch.arange(100), torch.full((100, 4), float(step)))
 
 
+def test_a_save_that_follows_save_async_is_the_one_that_is_refused(tmp_path):
+    gate = threading.Event()
+    saver = weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(10)})
+
+    class Slow:
+        def __init__(self, impl):
+            self._impl = impl
+
+        def __getattr__(self, name):
+            return getattr(self._impl, name)
+
+        def save(self, blocks):
+            gate.wait(60)  # the thread of save_async() has not come far
+            self._impl.save(blocks)
+
+    saver._impl = Slow(saver._impl)
+    first = saver.save_async()
+    for later in (weightstore.Saver(path=tmp_path, tensors={"w": torch.zeros(10)}) for _ in range(2)):
+        with pytest.raises(weightstore.ConflictError, match="another save into this directory is running"):
+            later.save()
+        with pytest.raises(weightstore.ConflictError, match="another save into this directory is running"):
+            later.save_async()
+    gate.set()
+    first.result(60)
+    assert weightstore.CheckpointReader(tmp_path).read_tensor("w").eq(1).all()
+
+
+def test_a_save_async_that_cannot_begin_lets_go_of_the_directory(tmp_path, monkeypatch):
+    def no_thread(*_):
+        raise RuntimeError("can't start new thread")
+
+    saver = weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(3)})
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError, match="can't start"):
+            saver.save_async()
+    weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(3)}).save()
+
+
 def test_progress_and_cancel(tmp_path):
     seen = []
     dense = {"w": torch.zeros(1 << 20)}
@@ -362,21 +401,33 @@ def test_hugging_face_reads_the_plain_layout(tmp_path):
 
 def test_the_example_in_the_document(tmp_path, monkeypatch):
     page = Path(__file__).parents[2] / "docs" / "saver.md"
-    saving, loading, converting = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    saving, loading, by_turns, converting = re.findall(
+        r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
+    )
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for shard in (1, 0):
-        # One shard's steps up to its save, with a row in its table.
-        filled_then_saved = saving.replace("\nsaver =", "\ntable.insert(torch.tensor([id]), row)\nsaver =")
-        assert filled_then_saved != saving
-        names = {"shard": shard, "step": 7, "id": 40000 * shard + 5, "row": torch.full((1, 16), shard + 1.0)}
-        exec(compile(filled_then_saved, page.name, "exec"), names)
+    # One shard's steps up to its save, with a row in its table.
+    filled_then_saved = saving.replace("\nsaver =", "\ntable.insert(torch.tensor([id]), row)\nsaver =")
+    assert filled_then_saved != saving
+    shards = [
+        {"shard": shard, "step": 7, "id": 40000 * shard + 5, "row": torch.full((1, 16), shard + 1.0)}
+        for shard in (0, 1)
+    ]
+    threads = [
+        threading.Thread(target=exec, args=(compile(filled_then_saved, page.name, "exec"), names)) for names in shards
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    names = shards[0]
     saved = names["dense"]["w"].clone()
     names["dense"]["w"].zero_()
     exec(compile(loading, page.name, "exec"), names)
     assert torch.equal(names["dense"]["w"], saved)
     assert names["table"].ids().tolist() == [5]  # the other id is in the last third of the buckets
     assert torch.equal(names["table"].lookup(torch.tensor([5]), False)[1], torch.ones(1, 16))
+    exec(compile(by_turns, page.name, "exec"), names)
+    assert weightstore.CheckpointReader(tmp_path / "by-turns").verify() > 0
     names["table"] = names["make_table"](1, 2)
     names["dense"]["w"].zero_()
     exec(compile(converting, page.name, "exec"), names)

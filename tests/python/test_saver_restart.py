@@ -1,4 +1,4 @@
-"""A job that died in a save, came back, and saves under the same attempt again."""
+"""A job that died in a save, was started again, and saves under the same attempt again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import weightstore
 from support.torch_classes import torch
 
-# Says "ready", and for every line that comes saves with the options on it. With a file to meet at it is a rank of
+# Prints "ready". For every line of input it saves with the options on that line. With a file to meet at it is a rank of
 # torch.distributed.
 SHARD = """
 import json, sys
@@ -28,8 +28,11 @@ table = torch.classes.store.HashTable("user", [2], torch.float32, 32768 * shard,
 table.insert(torch.tensor([32768 * shard + 5]), torch.full((1, 2), value))
 print("ready", flush=True)
 for line in sys.stdin:
-    weightstore.Saver(shard, 2, 2, path, {"user": table}, timeout=60, **json.loads(line)).save()
-    print("saved", flush=True)
+    try:
+        weightstore.Saver(shard, 2, 2, path, {"user": table}, **{"timeout": 60, **json.loads(line)}).save()
+        print("saved", flush=True)
+    except weightstore.StoreError as error:
+        print("failed:", error, flush=True)
 """
 
 
@@ -51,6 +54,12 @@ class Shard:
     def hear(self, word: str) -> None:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == word + "\n"
+
+    def fails(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("failed:")
+        return line
 
     def die(self) -> None:
         self._process.kill()
@@ -76,36 +85,97 @@ def values(path: Path) -> list[float]:
     return [float(row[0]) for row in rows]
 
 
-@pytest.mark.parametrize("meet", [False, True], ids=["alone", "distributed"])
-def test_the_part_of_a_run_that_died_is_not_taken(tmp_path: Path, meet: bool) -> None:
-    if meet and not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
-        pytest.skip("this torch has no gloo")
+def test_the_part_of_a_run_that_died_is_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
-    with job(path, 1.0, str(tmp_path / "first") if meet else "") as shards:
-        shards[1].begin('{"attempt": 7}')
-        shards[1].hear("saved")  # and needs nobody for that
-    with job(path, 2.0, str(tmp_path / "second") if meet else "") as shards:
-        shards[0].begin('{"attempt": 7}')
+    with job(path, 1.0) as shards:
+        for shard in shards:
+            shard.begin('{"attempt": 7}')
+        shards[1].hear("saved")
+        shards[0].hear("saved")
+        shards[1].begin('{"attempt": 8}')  # waits for shard 0, which dies
+    with job(path, 2.0) as shards:
+        shards[0].begin('{"attempt": 8}')
         time.sleep(0.5)  # shard 0 has time to go wrong
-        shards[1].begin('{"attempt": 7}')
+        shards[1].begin('{"attempt": 8}')
         shards[1].hear("saved")
         shards[0].hear("saved")
     assert values(path) == [2.0, 2.0]
 
 
-def test_a_shard_may_be_through_before_shard_0_begins(tmp_path: Path) -> None:
-    with job(tmp_path, 1.0) as shards:
-        shards[1].begin('{"attempt": 7}')
-        shards[1].hear("saved")
-        shards[1].die()
-        shards[0].begin('{"attempt": 7}')
-        shards[0].hear("saved")
-    assert values(tmp_path) == [1.0, 1.0]
+def test_ranks_of_a_process_group_agree_anew_after_a_restart(tmp_path: Path) -> None:
+    if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
+        pytest.skip("this torch has no gloo")
+    path = tmp_path / "checkpoint"
+    for value, meeting in ((1.0, "first"), (2.0, "second")):
+        with job(path, value, str(tmp_path / meeting)) as shards:
+            for shard in reversed(shards):
+                shard.begin("{}")
+            for shard in shards:
+                shard.hear("saved")
+    assert values(path) == [2.0, 2.0]
 
 
-def test_processes_one_after_the_other_say_that_they_are_one_run(tmp_path: Path) -> None:
+def test_shards_that_run_one_after_another_pass_attempt_and_run(tmp_path: Path) -> None:
     for shard in (1, 0):
         with job(tmp_path, 1.0) as shards:
             shards[shard].begin('{"attempt": 7, "run": "by hand"}')
             shards[shard].hear("saved")
+    assert values(tmp_path) == [1.0, 1.0]
+
+
+# A launcher that has imported weightstore forks its shards. In its first run shard 1 gives its part to shard 0, which
+# dies with all parts in its hands; in its second run shard 0 is quicker than shard 1.
+FORKED = """
+import os, sys, time
+import torch, weightstore, weightstore.torch
+
+torch.set_num_threads(1)
+path = sys.argv[1]
+
+def die(done, total, name):
+    if os.path.exists(os.path.join(path, ".weightstore-save.100-s00001.json")):
+        os._exit(9)
+
+def shard(index, run, delay=0.0, progress=None):
+    child = os.fork()
+    if child:
+        return child
+    try:
+        time.sleep(delay)
+        begin = 32768 * index
+        table = torch.classes.store.HashTable("user", [2], torch.float32, begin, begin + 32768, 65536, 4096, [])
+        table.insert(torch.tensor([begin + 5]), torch.full((1, 2), float(run)))
+        weightstore.Saver(index, 2, 1, path, {"user": table}, attempt=100, timeout=60, progress=progress).save()
+        os._exit(0)
+    except BaseException as error:
+        print(index, run, error, flush=True)
+        os._exit(1)
+
+def codes(children):
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+print(codes([shard(0, 1, progress=die), shard(1, 1)]))
+print(codes([shard(0, 2), shard(1, 2, delay=1.0)]))
+"""
+
+
+def test_a_launcher_that_forks_its_shards(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", FORKED, str(tmp_path / "checkpoint")], capture_output=True, text=True, timeout=300
+    )
+    assert result.stdout.splitlines()[-1] == "[0, 0]", result.stdout + result.stderr
+    assert values(tmp_path / "checkpoint") == [2.0, 2.0]
+
+
+def test_a_shard_that_was_restarted_alone_needs_an_attempt(tmp_path: Path) -> None:
+    with job(tmp_path, 1.0) as shards:
+        for shard in shards:
+            shard.begin("{}")
+        for shard in shards:
+            shard.hear("saved")
+        with job(tmp_path, 2.0) as others:
+            shards[0].begin('{"timeout": 30}')
+            others[1].begin("{}")
+            assert "save number 1 of this shard, but shard 0 is at number 2" in others[1].fails()
+            assert "pass the same `attempt`" in shards[0].fails()
     assert values(tmp_path) == [1.0, 1.0]

@@ -22,6 +22,7 @@
 namespace weightstore {
 
 class HashTable;
+class SaveTurn;
 
 enum class BlockKind : std::uint8_t { kDense, kIds, kSlot };
 
@@ -87,13 +88,14 @@ struct SaveOptions {
   // The recis layout replaces a checkpoint only with this. The plain layout always replaces its own, and with this also
   // a Hugging Face set that another tool wrote.
   bool overwrite = false;
-  // The same on all shards of one save and different for every save: letters, digits, '-', '_' and '.', at most 64.
-  // Empty: shard 0 makes one up and the others wait for it.
+  // Names the save: the same on all shards, and new for every save of a run. Letters, digits, '-', '_' and '.', at most
+  // 64. Shards other than 0 wait until shard 0 begins the save of this name. Empty: the shards count their saves, and a
+  // shard waits until shard 0 begins the save of the same number; a shard that has missed a save, or that was restarted
+  // alone, is refused.
   std::string attempt;
-  // Tells this run of the job from others, so that what a run that died left under the same attempt is not taken for a
-  // part of this save: a line of text, the same on all shards. Empty: parts that were saved before the process of shard
-  // 0 began do not count (a child that is forked after this library was loaded belongs to its parent), which is right
-  // where shards are processes of one job; without an attempt every shard follows whichever shard 0 is there.
+  // Names the run of the job: a line of text, the same on all shards, and new whenever the job is started. Shards of
+  // different runs never save together. With `attempt` and `run` no shard waits for shard 0 to begin, so that shards
+  // may run one after another, shard 0 last: the caller vouches that no other save has this attempt and this run.
   std::string run;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // for other shards
   Progress progress{};
@@ -120,17 +122,25 @@ class Saver {
   std::vector<WriteBlock> make_write_blocks(std::span<const std::shared_ptr<HashTable>> tables,
                                             std::vector<NewTensor> tensors) const;
 
-  // Writes the blocks of this shard with `parallel` threads to at most as many files. The directory is created when it
-  // is missing. Returns on shard 0 when the checkpoint is complete and in place, on the others when their part of it
-  // is; those wait for shard 0 only when no attempt is given. Throws Error: kInvalidArgument for blocks that cannot be
-  // in one checkpoint, kConflict when the directory holds what may not be replaced or another save is running in it,
-  // kIo, also when a shard does not come within the timeout, kCancelled. Whatever happens, the checkpoint that was
-  // there before stays until the new one takes its place.
-  void save(std::span<const WriteBlock> blocks) const;
+  // Takes this shard's turn: on shard 0 the lock that keeps other saves out of the directory. For callers that run
+  // save() later, on another thread. Throws Error as save() does. The turn ends when it is destroyed.
+  std::shared_ptr<SaveTurn> begin() const;
 
-  // Tells shard 0 that this shard's part will not come, for a reason that lies before save(), so that it need not wait.
-  // For shards that were given an attempt; nothing otherwise.
-  void give_up(std::string_view why) const noexcept;
+  // Writes the blocks of this shard with `parallel` threads to at most as many files. The directory is created when it
+  // is missing. Returns on shard 0 when the checkpoint is complete and in place; on the others when their part is
+  // written and shard 0, which has begun the same save, can use it. `turn` is of begin(); without one, save() takes a
+  // turn itself. Throws Error: kInvalidArgument for blocks that cannot be in one checkpoint; kConflict when the
+  // directory holds what may not be replaced, when another save is running in it, and when shard 0 is in another save
+  // than this shard; kIo, also when a shard does not come within the timeout; kCancelled. Whatever happens, the
+  // checkpoint that was there before stays until the new one takes its place.
+  void save(std::span<const WriteBlock> blocks, std::shared_ptr<SaveTurn> turn = nullptr) const;
+
+  // For a shard that fails before it calls save(): counts the save, and tells shard 0 that this shard's part will not
+  // come. Waits at most two seconds for shard 0 to begin.
+  void give_up(std::string_view why, std::shared_ptr<SaveTurn> turn = nullptr) const noexcept;
+
+  // For a shard that leaves out a save that the others make: counts it. Needed only without an attempt.
+  void skip() const;
 
  private:
   std::uint64_t shard_index_;

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <thread>
 
 namespace weightstore::io {
 
@@ -51,6 +52,8 @@ int FileOps::exchange(const char* a, const char* b) { return ::renameat2(AT_FDCW
 void FileOps::reached(const char* /*step*/) {}
 
 std::chrono::steady_clock::time_point FileOps::now() { return std::chrono::steady_clock::now(); }
+
+void FileOps::pause(std::chrono::milliseconds duration) { std::this_thread::sleep_for(duration); }
 
 FileOps& system_file_ops() {
   static FileOps& ops = *new FileOps;  // never destroyed: a source in static storage may close its file after main()

@@ -43,6 +43,9 @@ class FileOps {
 
   // The clock of those who measure how fast the others are.
   virtual std::chrono::steady_clock::time_point now();
+
+  // Sleeps, between two looks of a caller that polls.
+  virtual void pause(std::chrono::milliseconds duration);
 };
 
 // The operating system itself. Has no state.

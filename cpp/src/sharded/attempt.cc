@@ -1,18 +1,8 @@
 #include "sharded/attempt.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-
-#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <thread>
-#include <utility>
 
-#include "io/atomic_file.h"
-#include "io/checked_io.h"
 #include "weightstore/error.h"
 
 namespace weightstore::sharded {
@@ -20,9 +10,6 @@ namespace {
 
 constexpr std::size_t kMaxAttempt = 64;
 constexpr std::size_t kMaxRun = 256;
-constexpr int kLockTries = 10;
-constexpr const char* kLock = ".weightstore-save.lock";
-constexpr const char* kToken = ".weightstore-save.token";
 constexpr std::string_view kDataSuffix = ".safetensors";
 constexpr std::string_view kRecordSuffix = ".json";
 
@@ -45,17 +32,6 @@ bool is_token(std::string_view name) {
   if (!name.starts_with(kToken)) return false;
   name.remove_prefix(std::string_view(kToken).size());
   return name.empty() || (name.starts_with('.') && name.find_first_not_of("0123456789abcdef", 1) == name.npos);
-}
-
-bool same_file(int fd, const std::string& path, io::FileOps& ops) {
-  struct stat opened;
-  struct stat named;
-  return ops.fstat(fd, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
-         opened.st_ino == named.st_ino;
-}
-
-int try_lock(int fd, int operation, io::FileOps& ops) {
-  return io::retry_interrupted([&] { return ops.flock(fd, operation | LOCK_NB); });
 }
 
 }  // namespace
@@ -120,97 +96,6 @@ unsigned next_try(const std::filesystem::path& directory, std::string_view prefi
       taken |= entry.path().filename().native().starts_with(stem);
     }
     if (!taken) return n;
-  }
-}
-
-HeldFile HeldFile::lock(const std::filesystem::path& path, io::FileOps& ops) {
-  for (int attempt = 0; attempt < kLockTries; ++attempt) {
-    constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
-    const int fd = io::retry_interrupted([&] { return ops.open(path.c_str(), kFlags, 0666); });
-    if (fd < 0) throw io::io_error(errno, "cannot create the lock of a save", path.native());
-    HeldFile held(path.native(), fd, ops);
-    if (try_lock(fd, LOCK_EX, ops) != 0 && errno == EWOULDBLOCK) {
-      held.path_.clear();  // somebody else's
-      throw Error(ErrorCode::kConflict, "another save into this directory is running; let it end first")
-          .in_file(path.parent_path().native())
-          .with_errno(EWOULDBLOCK);
-    }
-    // The holder before us may have removed the file between our open and our lock.
-    if (same_file(fd, path.native(), ops)) return held;
-    held.path_.clear();
-  }
-  throw Error(ErrorCode::kConflict, "other saves keep coming and going").in_file(path.native());
-}
-
-HeldFile HeldFile::publish(const std::filesystem::path& path, std::string_view text, io::FileOps& ops) {
-  const std::string temporary = path.native() + "." + io::random_digits();
-  constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  const int fd = io::retry_interrupted([&] { return ops.open(temporary.c_str(), kFlags, 0666); });
-  if (fd < 0) throw io::io_error(errno, "cannot publish the id of the save", path.native());
-  HeldFile held(temporary, fd, ops);
-  try_lock(fd, LOCK_EX, ops);  // where there are no locks, every token counts as alive
-  io::write_fully(ops, fd, {reinterpret_cast<const std::byte*>(text.data()), text.size()}, 0, path.native());
-  if (io::retry_interrupted([&] { return ops.rename(temporary.c_str(), path.c_str()); }) != 0) {
-    throw io::io_error(errno, "cannot publish the id of the save", path.native());
-  }
-  held.path_ = path.native();
-  return held;
-}
-
-HeldFile::HeldFile(HeldFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), ops_(other.ops_) {
-  other.path_.clear();
-}
-
-HeldFile::~HeldFile() {
-  if (fd_ < 0) return;
-  // The directory may have been swapped for another, with another save's file under the same name.
-  if (!path_.empty() && same_file(fd_, path_, ops_)) ops_.unlink(path_.c_str());
-  io::close_quietly(ops_, fd_);
-}
-
-HeldFile lock_directory(const std::filesystem::path& directory, io::FileOps& ops) {
-  return HeldFile::lock(directory / kLock, ops);
-}
-
-HeldFile publish_attempt(const std::filesystem::path& directory, std::string_view attempt, std::string_view run,
-                         io::FileOps& ops) {
-  return HeldFile::publish(directory / kToken, std::string(attempt) + "\n" + std::string(run), ops);
-}
-
-std::string wait_for_attempt(const std::filesystem::path& directory, std::string_view run,
-                             std::chrono::milliseconds timeout,
-                             const std::function<bool(const std::string&)>& took_part,
-                             const std::function<void()>& watch, io::FileOps& ops) {
-  const std::string path = (directory / kToken).native();
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  while (true) {
-    const int fd = io::retry_interrupted([&] { return ops.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0); });
-    if (fd >= 0) {
-      std::array<char, kMaxAttempt + kMaxRun + 2> text;
-      std::size_t length = 0;
-      try {
-        length = io::read_up_to(ops, fd, std::as_writable_bytes(std::span(text)), 0, path);
-      } catch (const Error&) {
-      }
-      const std::string_view published(text.data(), length);
-      const std::size_t line = std::min(published.find('\n'), length);
-      const std::string attempt(published.substr(0, line));
-      const bool is_ours = line < length && published.substr(line + 1) == run;
-      const bool is_new = is_ours && is_attempt(attempt) && !took_part(attempt);
-      // Last: shard 0 lets go of its token before it removes the records that tell who took part.
-      const bool alive = same_file(fd, path, ops) && try_lock(fd, LOCK_SH, ops) != 0;
-      io::close_quietly(ops, fd);
-      if (alive && is_new) return attempt;
-    }
-    if (watch) watch();
-    if (std::chrono::steady_clock::now() >= deadline) {
-      throw Error(ErrorCode::kIo, "shard 0 did not begin a save here within " + std::to_string(timeout.count()) +
-                                      " ms; start it, or give all shards the same `attempt`")
-          .in_file(directory.native())
-          .with_errno(ETIMEDOUT);
-    }
-    std::this_thread::sleep_for(kPollInterval);
   }
 }
 

@@ -1,24 +1,26 @@
-// A save is committed in these steps. All shards take part in 1 to 3, shard 0 alone in the others.
+// A save is committed in these steps. All shards take part in 1 to 4, shard 0 alone in the others.
 //
-//  1. Everybody knows the attempt's id: it was given, or shard 0 has published it in a file that it holds locked, so
-//     that nobody follows a dead one; nor does a shard that has a record of it already, and came for the next save.
-//     Shard 0 holds the directory's lock, which keeps a second save out, and has removed what dead attempts left.
-//  2. Data files are written, checked, synced, under names that carry the attempt and that nothing else has.
-//  3. The shard's record is written: attempt, files with sizes and checksums of their headers, blocks. A shard that
-//     fails writes the reason instead.
-//  4. Shard 0 waits for the records of this attempt. A record counts when every file that it names is there and whole,
-//     and when it is of this run of the job: one that died in a save and came back may use the same id again, and finds
-//     the records of the shards that were quicker than the crash. Those have another run's id, or are older than the
-//     process of shard 0.
-//     When all are there shard 0 lets go of the id that it published: who comes now comes for the next save.
-//  5. The records are merged; what does not fit together, such as a bucket that two shards both have, is refused.
-//  6. plain: the index is replaced, atomically. This is the commit: before it the old checkpoint is loaded, after it
-//     the new one.
-//     recis: the names that data files will get are written to a journal; the files are renamed, tensorkey.json and the
-//     description are written, and last the index. This is the commit.
-//  7. recis, over a checkpoint that is there: 2 to 6 happened in a directory beside it, and the two directories are
-//     exchanged. This is the commit.
-//  8. What is not needed any more is removed: records, journal, files of the checkpoint that was replaced.
+//  1. Shard 0 takes the directory's lock, which keeps a second save out. It removes what dead saves left, except for
+//     files of its own attempt.
+//  2. Shard 0 publishes the token of the save, and the other shards wait for it: session.cc says which token a shard
+//  may
+//     join. A session that the caller named needs no token; there a shard waits until its part of an earlier save is
+//     dealt with.
+//  3. Every shard writes its data files, checked and synced, under names that carry the attempt and that no other file
+//     has.
+//  4. Every shard looks at the token again and writes its record: session, attempt, files with sizes and checksums of
+//     their headers, blocks. A shard that fails writes the reason instead.
+//  5. Shard 0 waits for a record of its session from every shard. A record counts when every file that it names is
+//  there
+//     and whole. When shard 0 has all records, it removes the token.
+//  6. Shard 0 merges the records, and refuses parts that do not fit together, such as two parts with the same bucket.
+//  7. plain: shard 0 replaces the index, atomically. This is the commit: before it the old checkpoint is loaded, after
+//     it the new one.
+//     recis: shard 0 writes the final names of the data files to a journal, renames the files, writes tensorkey.json
+//     and the description, and last the index. This is the commit.
+//  8. recis, over a checkpoint that is there: 3 to 7 happened in a directory beside it, and shard 0 exchanges the two
+//     directories. This is the commit.
+//  9. Shard 0 removes records, journal, and files of the replaced checkpoint.
 //
 // A crash before the commit leaves the old checkpoint as it was, and files that the next save removes (by their names,
 // or by the journal). A crash after it leaves the new checkpoint and, until the next save, files that nobody reads.
@@ -28,7 +30,6 @@
 #include <cerrno>
 #include <map>
 #include <set>
-#include <thread>
 
 #include "codec/json.h"
 #include "io/atomic_file.h"
@@ -41,7 +42,7 @@
 #include "sharded/layouts.h"
 #include "sharded/leftovers.h"
 #include "sharded/merged_parts.h"
-#include "sharded/process_start.h"
+#include "sharded/session.h"
 #include "weightstore/error.h"
 
 namespace weightstore::sharded {
@@ -64,11 +65,27 @@ std::string read_record(const std::filesystem::path& path, ShardRecord& record, 
            std::to_string(record.shard) + " of " + std::to_string(record.shard_num) + ", layout " +
            std::string(to_string(record.layout)) + ")";
   }
-  if (record.run != own.run) return "its record is of another run ('" + printable(record.run) + "')";
-  if (own.run.empty() && record.written_ms < process_start_ms()) {
-    return "its record is of an earlier run of the job, or the same `run` must be given to all shards";
+  if (record.session != own.session) {
+    return "its record is of another run or of an earlier try ('" + printable(record.session) +
+           "'); save again on all shards";
   }
   return "";
+}
+
+// Another attempt to which this shard has given its part in the same session, while shard 0 has not ended it.
+std::optional<std::string> earlier_part(const std::filesystem::path& target, const ShardRecord& own, io::FileOps& ops) {
+  for (const std::filesystem::path& place : places_of_saves(target)) {
+    for (const auto& [attempt, path] : records_of_shard(place, own.shard)) {
+      if (attempt == own.attempt) continue;
+      try {
+        const ShardRecord record = decode_record(io::read_text_file(path, kMaxIndexBytes, ops));
+        if (record.session == own.session && record.shard_num == own.shard_num && record.error.empty()) return attempt;
+      } catch (const Error&) {
+        // Gone meanwhile, or written by another version.
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 // Why the part that a record describes cannot be used; empty when it can.
@@ -220,8 +237,25 @@ SavePlace place_of(const std::filesystem::path& target, const SaveOptions& optio
   return {target, beside ? building_site(target, attempt) : target};
 }
 
-bool has_record(const SavePlace& place, std::string_view attempt, std::uint64_t shard) {
-  return io::is_there(place.work / record_name(attempt, shard));
+void wait_for_earlier_part(const std::filesystem::path& target, const ShardRecord& own,
+                           std::chrono::milliseconds timeout, const std::function<void()>& watch, io::FileOps& ops) {
+  const auto deadline = ops.now() + timeout;
+  PollInterval interval;
+  while (true) {
+    const bool late = ops.now() >= deadline;
+    const auto earlier = earlier_part(target, own, ops);
+    if (!earlier) return;
+    if (watch) watch();
+    if (late) {
+      throw Error(ErrorCode::kIo, "shard 0 has not ended the save '" + printable(*earlier) +
+                                      "', to which this shard has given its part, within " +
+                                      std::to_string(timeout.count()) +
+                                      " ms; run shard 0, or pass another `run` when that save will never end")
+          .in_file(target.native())
+          .with_errno(ETIMEDOUT);
+    }
+    ops.pause(interval.next());
+  }
 }
 
 std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardRecord& own,
@@ -230,17 +264,18 @@ std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardReco
   std::vector<ShardRecord> records(own.shard_num);
   std::map<std::uint64_t, std::string> missing;  // shard, and what is known about it
   for (std::uint64_t shard = 0; shard < own.shard_num; ++shard) missing.emplace(shard, "no record of it");
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = ops.now() + timeout;
+  PollInterval interval;
   while (true) {
-    // Before the look, so that whatever came in time is seen.
-    const bool late = std::chrono::steady_clock::now() >= deadline;
+    // Before the look, so that a record that came in time is seen.
+    const bool late = ops.now() >= deadline;
     for (auto it = missing.begin(); it != missing.end();) {
       const std::filesystem::path path = place.work / record_name(own.attempt, it->first);
       if (io::is_there(path)) {
         ShardRecord& record = records[it->first];
         it->second = read_record(path, record, it->first, own, ops);
         if (it->second.empty() && !record.error.empty()) {
-          ops.unlink(path.c_str());  // it was about this try; a shard that tries again is waited for
+          ops.unlink(path.c_str());  // a shard that tries again is waited for
           throw Error(ErrorCode::kIo, "shard " + std::to_string(it->first) + " failed: " + record.error)
               .in_file(place.target.native());
         }
@@ -255,7 +290,7 @@ std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardReco
     if (missing.empty()) return records;
     if (watch) watch();
     if (late) break;
-    std::this_thread::sleep_for(kPollInterval);
+    ops.pause(interval.next());
   }
   std::string who;
   for (const auto& [shard, why] : missing) {

@@ -32,8 +32,10 @@ void refuse_existing(const std::filesystem::path& directory, const SaveOptions& 
 
 SavePlace place_of(const std::filesystem::path& target, const SaveOptions& options, std::string_view attempt);
 
-// True when this shard has given its part to the attempt, which goes on.
-bool has_record(const SavePlace& place, std::string_view attempt, std::uint64_t shard);
+// Waits until shard 0 has dealt with the part that this shard gave to another attempt of the same session. Otherwise
+// shard 0 would take the new part for a leftover when it begins the other attempt. Throws Error(kIo) after `timeout`.
+void wait_for_earlier_part(const std::filesystem::path& target, const ShardRecord& own,
+                           std::chrono::milliseconds timeout, const std::function<void()>& watch, io::FileOps& ops);
 
 // Step 4 of commit.cc, on shard 0.
 std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardRecord& own,

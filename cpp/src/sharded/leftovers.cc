@@ -1,7 +1,6 @@
 #include "sharded/leftovers.h"
 
 #include <cerrno>
-#include <vector>
 
 #include "codec/json.h"
 #include "io/atomic_file.h"
@@ -109,6 +108,23 @@ std::optional<std::set<std::string>> checkpoint_files(const std::filesystem::pat
   return files;
 }
 
+std::vector<std::filesystem::path> places_of_saves(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> places = {directory};
+  for (const std::string& name : names_in(directory.parent_path())) {
+    if (is_site_of(name, directory)) places.push_back(directory.parent_path() / name);
+  }
+  return places;
+}
+
+std::map<std::string, std::filesystem::path> records_of_shard(const std::filesystem::path& place, std::uint64_t shard) {
+  std::map<std::string, std::filesystem::path> records;
+  for (const std::string& name : names_in(place)) {
+    const auto attempt = attempt_of_name(name);
+    if (attempt && name == record_name(*attempt, shard)) records.emplace(*attempt, place / name);
+  }
+  return records;
+}
+
 std::filesystem::path building_site(const std::filesystem::path& directory, std::string_view attempt) {
   return directory.parent_path() / (site_prefix(directory) + std::string(attempt) + std::string(kSiteSuffix));
 }
@@ -130,8 +146,8 @@ void remove_leftovers(const std::filesystem::path& directory, std::string_view a
   io::remove_stale_temporaries(directory.native(), ops);
   for (const std::string& name : names_in(directory)) {
     const auto owner = attempt_of_name(name);
-    // The lock is the caller's.
-    if (!owner || name.ends_with(".lock") || (!owner->empty() && *owner == attempt)) continue;
+    // The caller holds the lock.
+    if (!owner || name == kLock || (!owner->empty() && *owner == attempt)) continue;
     if (may_go(name, needed)) unlink_in(directory, name, ops);
   }
   const std::filesystem::path ours = building_site(directory, attempt);

@@ -8,7 +8,7 @@
 namespace weightstore::sharded {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 [[noreturn]] void wrong(std::string_view what) {
   throw Error(ErrorCode::kCorrupt, "'" + std::string(what) + "' is missing or not what it should be");
@@ -82,8 +82,7 @@ std::string encode_record(const ShardRecord& record) {
   }
   return json_encode(Value::Map{{"version", kVersion},
                                 {"attempt", record.attempt},
-                                {"run", record.run},
-                                {"written_ms", record.written_ms},
+                                {"session", record.session},
                                 {"shard", record.shard},
                                 {"shard_num", record.shard_num},
                                 {"parallel", std::uint64_t{record.parallel}},
@@ -99,8 +98,7 @@ ShardRecord decode_record(std::string_view json) {
   }
   ShardRecord record;
   record.attempt = text_field(value, "attempt");
-  record.run = text_field(value, "run");
-  record.written_ms = uint_field(value, "written_ms");
+  record.session = text_field(value, "session");
   record.shard = uint_field(value, "shard");
   record.shard_num = uint_field(value, "shard_num");
   record.parallel = static_cast<unsigned>(uint_field(value, "parallel"));

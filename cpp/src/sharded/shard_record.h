@@ -1,6 +1,6 @@
 #pragma once
 
-// What a shard says about its part of a save, once its files are written.
+// What a shard says about its part of a save after it has written its files.
 
 #include <cstdint>
 #include <string>
@@ -35,8 +35,7 @@ struct RecordedFile {
 
 struct ShardRecord {
   std::string attempt;
-  std::string run;               // SaveOptions::run, or the attempt when that was made up
-  std::uint64_t written_ms = 0;  // since 1970, on the clock of the shard's machine
+  std::string session;  // of the save that the part is for: see session.cc
   std::uint64_t shard = 0;
   std::uint64_t shard_num = 0;
   unsigned parallel = 0;

@@ -1,0 +1,51 @@
+#pragma once
+
+// One shard's way through a save: the steps at the top of commit.cc.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "sharded/block_plan.h"
+#include "sharded/held_file.h"
+#include "sharded/process_memory.h"
+#include "sharded/session.h"
+#include "weightstore/saver.h"
+
+namespace weightstore {
+
+// What a shard knows and holds from the beginning of a save to its end.
+class SaveTurn {
+ public:
+  std::filesystem::path directory;  // absolute and without symlinks; empty before open_turn()
+  sharded::SaveClaim claim;
+  sharded::ProcessMemory::Place place;    // without an attempt
+  std::optional<sharded::HeldFile> lock;  // on shard 0, after open_turn()
+};
+
+namespace sharded {
+
+// Which shard saves where, and how.
+struct ShardJob {
+  const std::filesystem::path& path;
+  ShardPosition shard;
+  const SaveOptions& options;
+  io::FileOps& ops;
+};
+
+// Without an attempt this counts the save. Throws Error(kInvalidArgument) for a bad attempt or run.
+std::shared_ptr<SaveTurn> new_turn(const ShardJob& job);
+
+// Creates the directory where it is missing; on shard 0 it also takes the lock, or throws Error(kConflict).
+void open_turn(const ShardJob& job, SaveTurn& turn);
+
+// Writes this shard's part; on shard 0 it also waits for the others and commits. The turn is open.
+void save_part(const ShardJob& job, SaveTurn& turn, std::span<const PlannedFile> files);
+
+// Tells shard 0 that this shard's part will not come. Does nothing on shard 0.
+void tell_failure(const ShardJob& job, SaveTurn& turn, std::string_view why) noexcept;
+
+}  // namespace sharded
+}  // namespace weightstore
