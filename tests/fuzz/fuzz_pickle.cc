@@ -4,13 +4,16 @@
 #include <cstdint>
 #include <string>
 
+#include "bounds.h"
 #include "codec/pickle_ops.h"
 #include "codec/pickle_vm.h"
 #include "formats/pytorch/config.h"
 #include "formats/pytorch/globals.h"
 #include "fuzzing.h"
+#include "hex.h"
 #include "weightstore/error.h"
 
+using namespace std::literals;
 using namespace weightstore;
 
 namespace {
@@ -32,14 +35,24 @@ void check_nodes(const PickleTree& tree) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // A dict with an object in it.
+  static constexpr std::string_view kSmallest = "\x80\2}K\0ccollections\nOrderedDict\n)Rs."sv;
+  static const auto parse = [](std::string_view pickle) {
+    return PickleTree::parse(bytes_of(pickle), pytorch::TorchGlobals(Opaque::kError));
+  };
+  static const PickleTree smallest = parse(kSmallest);
+  static Bounds parsing("parse", kSmallest, parse);
+  static Bounds checking("check calls", "", [](std::string_view) { pytorch::check_calls(smallest); });
+  static Bounds unfolding("unfold", "", [](std::string_view) { pytorch::to_value(smallest, smallest.root()); });
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   for (const Opaque opaque : {Opaque::kError, Opaque::kSkip}) {
     try {
-      const PickleTree tree = PickleTree::parse(bytes, pytorch::TorchGlobals(opaque));
+      const PickleTree tree =
+          parsing.run(size, [&] { return PickleTree::parse(bytes, pytorch::TorchGlobals(opaque)); });
       require(tree.length() <= size && pickle_length(bytes) == tree.length());
       check_nodes(tree);
-      pytorch::check_calls(tree);
-      pytorch::to_value(tree, tree.root());
+      checking.run(size, [&] { pytorch::check_calls(tree); });
+      unfolding.run(size, [&] { return pytorch::to_value(tree, tree.root()); });
       pytorch::find_path(tree, tree.root(), "a.0.b");
     } catch (const Error& error) {
       require(expected(error));

@@ -1,5 +1,6 @@
 // SafeTensors: every table that is read tiles the data section, and writing what was read gives the same table again.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -7,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "bounds.h"
 #include "fuzzing.h"
+#include "hex.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
 
@@ -16,8 +19,10 @@ namespace {
 using namespace weightstore;
 
 std::optional<TensorTable> read(ConstBytes file) {
+  static Bounds bounds("open", std::string_view("\2\0\0\0\0\0\0\0{}", 10),
+                       [](std::string_view smallest) { safetensors::read_table(memory_source(bytes_of(smallest))); });
   try {
-    return safetensors::read_table(memory_source(file));
+    return bounds.run(file.size(), [&] { return safetensors::read_table(memory_source(file)); });
   } catch (const Error& error) {
     require(error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kLimit);
     require(error.format() == Format::kSafetensors);
@@ -63,9 +68,15 @@ std::vector<std::byte> write(const TensorTable& table, ConstBytes file) {
                file.subspan(table.begin(i), table.nbytes(i)));
   }
   if (table.has_metadata()) writer.set_metadata(table.metadata());
-  WriteOptions options;
-  options.order = TensorOrder::kAsAdded;
-  return writer.write_bytes(Format::kSafetensors, options);
+  static Bounds bounds("plan", "", [](std::string_view) { safetensors::plan(Writer(), TensorOrder::kAsAdded); });
+  const Layout layout = bounds.run(file.size(), [&] { return safetensors::plan(writer, TensorOrder::kAsAdded); });
+  std::vector<std::byte> bytes(static_cast<std::size_t>(layout.file_size));
+  std::ranges::copy(bytes_of(layout.header), bytes.begin());
+  for (const Layout::Placement& placement : layout.placements) {
+    std::ranges::copy(writer.tensors()[placement.tensor].bytes->resident().value(),
+                      bytes.begin() + static_cast<std::ptrdiff_t>(placement.begin));
+  }
+  return bytes;
 }
 
 void run(ConstBytes file) {

@@ -1,0 +1,269 @@
+#include "pickle_mutations.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "codec/pickle_ops.h"
+#include "hex.h"
+#include "weightstore/error.h"
+
+using namespace std::literals;
+
+namespace mutations {
+namespace {
+
+using weightstore::PickleInstruction;
+using weightstore::PickleOp;
+using weightstore::PickleScanner;
+
+// The instructions of a pickle, each as its bytes; what comes behind the last that can be told apart is one more.
+using Instructions = std::vector<std::string>;
+
+Instructions split(std::string_view pickle) {
+  Instructions instructions;
+  PickleScanner scanner(bytes_of(pickle));
+  std::size_t begin = 0;
+  try {
+    while (scanner.next()) {
+      instructions.emplace_back(pickle.substr(begin, scanner.position() - begin));
+      begin = scanner.position();
+    }
+  } catch (const weightstore::Error&) {
+    // An instruction that is not read: the rest is left as it is.
+  }
+  if (begin < pickle.size()) instructions.emplace_back(pickle.substr(begin));
+  return instructions;
+}
+
+std::string join(const Instructions& instructions) {
+  std::string pickle;
+  for (const std::string& instruction : instructions) pickle += instruction;
+  return pickle;
+}
+
+// Puts `n` in place of a number operand. False for instructions that have none.
+bool set_number(std::string& instruction, std::uint64_t n) {
+  int bytes = 0;
+  switch (static_cast<PickleOp>(instruction[0])) {
+    case PickleOp::kBinInt1:
+    case PickleOp::kBinGet:
+    case PickleOp::kBinPut:
+      bytes = 1;
+      break;
+    case PickleOp::kBinInt2:
+      bytes = 2;
+      break;
+    case PickleOp::kBinInt:
+    case PickleOp::kLongBinGet:
+    case PickleOp::kLongBinPut:
+      bytes = 4;
+      break;
+    default:
+      return false;
+  }
+  instruction.resize(1);
+  put_little_endian(instruction, n, bytes);
+  return true;
+}
+
+std::string numbered(char op, std::uint64_t n, int bytes) {
+  std::string instruction(1, op);
+  put_little_endian(instruction, n, bytes);
+  return instruction;
+}
+
+std::string integer(Random& random) {
+  const std::uint64_t n = random.number();
+  if (n < 256) return numbered('K', n, 1);
+  if (n < 65536) return numbered('M', n, 2);
+  if (n < (std::uint64_t{1} << 31)) return numbered('J', n, 4);
+  return "\x8A\x08"s + numbered(' ', n, 8).substr(1);
+}
+
+std::string short_text(Random& random) {
+  static constexpr std::string_view kTexts[] = {"a", "0", "1", "cpu", "storage", "cuda:0", "", "weight", "\xC3\xA9"};
+  const std::string_view text = kTexts[random.below(std::size(kTexts))];
+  return numbered('U', text.size(), 1) + std::string(text);
+}
+
+std::string global(Random& random) {
+  static constexpr std::string_view kGlobals[] = {"collections\nOrderedDict",
+                                                  "collections\nCounter",
+                                                  "builtins\nset",
+                                                  "builtins\nbytearray",
+                                                  "builtins\ncomplex",
+                                                  "_codecs\nencode",
+                                                  "torch\nSize",
+                                                  "torch\ndevice",
+                                                  "torch\nFloatStorage",
+                                                  "torch\nLongStorage",
+                                                  "torch.storage\nUntypedStorage",
+                                                  "torch\nfloat32",
+                                                  "torch\nfloat4_e2m1fn_x2",
+                                                  "torch._utils\n_rebuild_tensor",
+                                                  "torch._utils\n_rebuild_tensor_v2",
+                                                  "torch._utils\n_rebuild_tensor_v3",
+                                                  "torch._utils\n_rebuild_parameter",
+                                                  "torch._tensor\n_rebuild_from_type_v2",
+                                                  "torch.nn.parameter\nParameter",
+                                                  "some.module\nThing"};
+  return "c" + std::string(kGlobals[random.below(std::size(kGlobals))]) + "\n";
+}
+
+std::string storage(Random& random) {
+  const char* key = random.one_in(4) ? "1" : "0";
+  const std::string numel = random.one_in(2) ? "K\4"s : integer(random);
+  return "(U\7storagectorch\n"s + (random.one_in(4) ? "Byte" : "Float") + "Storage\nU\1" + key + "U\3cpu" + numel +
+         "tQ";
+}
+
+std::string sizes(Random& random, std::size_t rank) {
+  std::string tuple = "(";
+  for (std::size_t i = 0; i < rank; ++i)
+    tuple += random.one_in(2) ? numbered('K', random.below(5), 1) : integer(random);
+  return tuple + "t";
+}
+
+std::string tensor(Random& random) {
+  const std::size_t rank = random.one_in(8) ? random.repetitions(4096) : random.below(4);
+  return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage(random) + integer(random) + sizes(random, rank) +
+         sizes(random, random.one_in(8) ? random.below(4) : rank) + "\x89" + "ccollections\nOrderedDict\n)RtR";
+}
+
+std::string many(const std::string& one, std::size_t count) {
+  std::string all;
+  all.reserve(one.size() * count);
+  for (std::size_t i = 0; i < count; ++i) all += one;
+  return all;
+}
+
+// Pushes one value.
+std::string value(Random& random, std::size_t room) {
+  switch (random.below(14)) {
+    case 0:
+      return "N";
+    case 1:
+      return random.one_in(2) ? "\x88" : ")";
+    case 2:
+      return integer(random);
+    case 3:
+      return short_text(random);
+    case 4:
+      return global(random);
+    case 5:
+      return storage(random);
+    case 6:
+      return tensor(random);
+    case 7:
+      return numbered('h', random.below(16), 1);
+    case 8:  // a list or tuple of many references to one value
+      return (random.one_in(2) ? "](" : "(N") + many(numbered('h', random.below(8), 1), random.repetitions(room / 2)) +
+             (random.one_in(2) ? "e" : "t");
+    case 9:  // many small containers
+      return "](" + many(random.one_in(2) ? "]" : "}", random.repetitions(room)) + "e";
+    case 10:  // nested tuples
+      return "N" + many(random.one_in(2) ? "\x85" : "N\x86", random.repetitions(room / 2));
+    case 11:  // a dict with many keys
+    {
+      std::string dict = "}(";
+      const std::size_t count = random.repetitions(room / 6);
+      for (std::size_t i = 0; i < count; ++i) dict += numbered('M', i, 2) + "N";
+      return dict + "u";
+    }
+    case 12:  // an object with state
+      return "ccollections\nOrderedDict\n)R}b";
+    default:  // many texts, one a name each
+    {
+      std::string list = "](";
+      const std::size_t count = random.repetitions(room / 8);
+      for (std::size_t i = 0; i < count; ++i) list += "U\4" + numbered(' ', 0x30303030 + i, 4).substr(1);
+      return list + "e";
+    }
+  }
+}
+
+// Leaves the stack as deep as it is, where there is a value on top.
+std::string neutral(Random& random, std::size_t room) {
+  switch (random.below(6)) {
+    case 0:
+      return numbered('q', random.below(256), 1);
+    case 1: {  // a run of the memo
+      const std::uint64_t start = random.number() & 0xFFFF;
+      const std::uint64_t step = random.one_in(2) ? 1 : random.number() & 0xFFFF;
+      const std::size_t count = random.repetitions(room / 5);
+      std::string puts;
+      for (std::size_t i = 0; i < count; ++i) puts += numbered('r', start + i * step, 4);
+      return puts;
+    }
+    case 2:
+      return many("\x94", random.repetitions(room));
+    case 3:  // appended to what is on top, if that is a list
+      return value(random, room) + "a";
+    case 4:  // an entry of what is on top, if that is a dict
+      return integer(random) + value(random, room) + "s";
+    default:  // a pair of what is on top and something new
+      return value(random, room) + "\x86";
+  }
+}
+
+// Repeats instructions; numbers in them may go up with each repetition, as those of the memo do.
+void repeat(Random& random, Instructions& instructions, std::size_t room) {
+  const std::size_t begin = random.below(instructions.size());
+  const std::size_t length = 1 + random.below(std::min<std::size_t>(instructions.size() - begin, 16));
+  const auto first = instructions.begin() + static_cast<std::ptrdiff_t>(begin);
+  const Instructions part(first, first + static_cast<std::ptrdiff_t>(length));
+  const std::uint64_t start = random.number();
+  const std::uint64_t step = random.one_in(2) ? 0 : random.number();
+  const std::size_t count = random.repetitions(room / std::max<std::size_t>(join(part).size(), 1));
+  Instructions repeated;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::string instruction : part) {
+      if (step != 0) set_number(instruction, start + i * step);
+      repeated.push_back(std::move(instruction));
+    }
+  }
+  instructions.insert(first, repeated.begin(), repeated.end());
+}
+
+}  // namespace
+
+std::string mutate_pickle(Random& random, std::string pickle, std::size_t max_size) {
+  Instructions instructions = split(pickle);
+  if (instructions.size() < 2) instructions = {"\x80\2", "N", "."};
+  const std::size_t room = max_size > pickle.size() ? max_size - pickle.size() : 0;
+  const std::size_t at = random.below(instructions.size());
+  const auto place = instructions.begin() + static_cast<std::ptrdiff_t>(at);
+  switch (random.below(8)) {
+    case 0:
+      if (set_number(*place, random.number())) break;
+      [[fallthrough]];
+    case 1:
+      *place = mutate_bytes(*place, place->size() + room);
+      break;
+    case 2:
+      instructions.erase(place);
+      break;
+    case 3:
+      std::swap(*place, instructions[random.below(instructions.size())]);
+      break;
+    case 4:
+      *place = value(random, room);
+      break;
+    case 5:
+      repeat(random, instructions, room);
+      break;
+    default:
+      instructions.insert(place + (random.one_in(2) ? 0 : 1), neutral(random, room));
+  }
+  std::string result = join(instructions);
+  if (random.one_in(16)) return result;
+  if (!result.starts_with("\x80")) result.insert(0, "\x80\2");
+  // A STOP in the middle would hide what follows it from the machine; usually there is one, at the end.
+  if (!result.ends_with(".")) result += ".";
+  return result;
+}
+
+}  // namespace mutations
