@@ -4,11 +4,27 @@
 #include "py_object.h"
 #include "py_source.h"
 #include "py_value.h"
+#include "weightstore/error.h"
 #include "weightstore/pytorch.h"
 
 namespace weightstore::python {
 
 namespace {
+
+// Python's objects are larger than what the file says about them: an empty list has two bytes there, and 72 here.
+constexpr std::uint64_t kPythonBytes = 16u << 20;
+constexpr std::uint64_t kPythonBytesPerByte = 24;
+
+void check_python_bytes(const Value& value, const ByteSource& source) {
+  const std::uint64_t needed = python_bytes(value);
+  const std::uint64_t allowed = kPythonBytes + kPythonBytesPerByte * source.size();
+  if (needed <= allowed) return;
+  throw Error(ErrorCode::kLimit, "what the file holds beside tensors takes " + std::to_string(needed) +
+                                     " bytes of memory; a file of " + std::to_string(source.size()) +
+                                     " bytes may take " + std::to_string(allowed) + ". Read a part, by its key")
+      .of_format(Format::kPytorch)
+      .in_file(source.name());
+}
 
 py::object read_config(const std::shared_ptr<const ByteSource>& source, const py::str& key, const std::string& opaque) {
   const std::string text(utf8_of(key));
@@ -17,8 +33,14 @@ py::object read_config(const std::shared_ptr<const ByteSource>& source, const py
   {
     py::gil_scoped_release nogil;
     value = pytorch::read_config(*source, text, {}, options);
+    check_python_bytes(value, *source);
   }
-  return to_python(value);
+  try {
+    return to_python(value);
+  } catch (Error& error) {
+    error.of_format(Format::kPytorch).in_file(source->name());
+    throw;
+  }
 }
 
 }  // namespace

@@ -124,6 +124,7 @@ using Dims = std::vector<std::tuple<std::uint64_t, std::int64_t, std::uint64_t>>
 Memory read_slice(const Reader& reader, std::size_t tensor, const Dims& dims, std::size_t nbytes) {
   std::vector<SliceDim> slice;
   for (const auto& [start, step, count] : dims) slice.push_back({start, step, count});
+  reader.check_expansion(nbytes);
   py::gil_scoped_release nogil;
   Memory memory = allocate_memory(nbytes);
   reader.read_slice(checked(reader, tensor), slice, MutableBytes(memory.data(), memory.size()));

@@ -1,5 +1,7 @@
 // Plain data and the codecs of it: for tests against independent libraries, and for metadata that holds JSON.
 
+#include <algorithm>
+
 #include "bindings.h"
 #include "codec/cbor.h"
 #include "codec/json.h"
@@ -24,14 +26,62 @@ struct ToPython {
     return py::bytes(reinterpret_cast<const char*>(v.data()), v.size());
   }
   py::object operator()(const Value::List& v) const {
-    py::list list;
-    for (const Value& item : v) list.append(to_python(item));
+    py::list list(v.size());
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), to_python(v[i]).release().ptr());
+    }
     return list;
   }
   py::object operator()(const Value::Map& v) const {
     py::dict dict;
-    for (const auto& [key, item] : v) dict[to_python(key)] = to_python(item);
+    for (const auto& [key, item] : v) {
+      const py::object name = to_key(key);
+      // Keys of a .pt file that differ there may be alike as plain data.
+      if (dict.contains(name)) {
+        throw Error(ErrorCode::kUnsupported, "a dict with two keys that are the same as plain data, " +
+                                                 printable(std::string(py::str(name.attr("__repr__")()))) +
+                                                 "; read the parts you need by their own keys");
+      }
+      dict[name] = to_python(item);
+    }
     return dict;
+  }
+
+  // Lists are no keys in Python; tuples are.
+  static py::object to_key(const Value& key) {
+    if (key.get_if<Value::Map>() != nullptr) {
+      throw Error(ErrorCode::kUnsupported, "a dict with a key that has a dict inside");
+    }
+    const auto* list = key.get_if<Value::List>();
+    if (list == nullptr) return to_python(key);
+    py::tuple tuple(list->size());
+    for (std::size_t i = 0; i < list->size(); ++i) tuple[i] = to_key((*list)[i]);
+    return tuple;
+  }
+};
+
+// Memory of the objects that to_python() makes, and of the values it makes them of, as CPython 3.11 and later allocate
+// it; a little more rather than less.
+struct PythonBytes {
+  std::uint64_t operator()(const Value::Null&) const { return 0; }
+  std::uint64_t operator()(bool) const { return 0; }
+  std::uint64_t operator()(std::int64_t v) const { return v >= -5 && v <= 256 ? 0 : 32; }
+  std::uint64_t operator()(std::uint64_t) const { return 48; }
+  std::uint64_t operator()(double) const { return 32; }
+  std::uint64_t operator()(const std::string& v) const {
+    const bool ascii = std::all_of(v.begin(), v.end(), [](char c) { return (c & 0x80) == 0; });
+    return 160 + v.capacity() + v.size() * (ascii ? 1 : 4);
+  }
+  std::uint64_t operator()(const Value::Bytes& v) const { return 128 + 2 * v.size(); }
+  std::uint64_t operator()(const Value::List& v) const {
+    std::uint64_t bytes = 128 + v.size() * (sizeof(Value) + sizeof(PyObject*));
+    for (const Value& item : v) bytes += item.visit(*this);
+    return bytes;
+  }
+  std::uint64_t operator()(const Value::Map& v) const {
+    std::uint64_t bytes = 384 + v.size() * (2 * sizeof(Value) + 112);
+    for (const auto& [key, item] : v) bytes += key.visit(*this) + item.visit(*this);
+    return bytes;
   }
 };
 
@@ -78,7 +128,9 @@ std::string_view text_of(const SharedBytes& shared) {
 
 }  // namespace
 
-py::object to_python(const Value& value) { return std::visit(ToPython{}, value.data()); }
+std::uint64_t python_bytes(const Value& value) { return value.visit(PythonBytes{}); }
+
+py::object to_python(const Value& value) { return value.visit(ToPython{}); }
 
 void init_value(py::module_& m) {
   m.def(

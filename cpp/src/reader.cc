@@ -79,6 +79,7 @@ void Reader::read_range(std::size_t tensor, std::uint64_t offset, MutableBytes o
 }
 
 void Reader::read_slice(std::size_t tensor, std::span<const SliceDim> dims, MutableBytes out) const try {
+  check_expansion(out.size());
   state_->verify(tensor);
   const ByteSource& source = state_->source_of(tensor);
   const std::uint64_t begin = state_->table.begin(tensor);
@@ -130,9 +131,9 @@ void Reader::check_expansion(std::uint64_t bytes) const {
   const std::uint64_t most =
       std::max(state_->options.limits.pytorch_expanded_bytes, checked_mul(file, 16).value_or(file));
   if (bytes <= most) return;
-  throw Error(ErrorCode::kLimit, "the tensors have " + std::to_string(bytes) +
-                                     " bytes, which repeat those of a file of " + std::to_string(file) +
-                                     "; read fewer of them, or a part")
+  throw Error(ErrorCode::kLimit, std::to_string(bytes) + " bytes of tensors, which repeat those of a file of " +
+                                     std::to_string(file) + "; at most " + std::to_string(most) +
+                                     " are copied at once. Read fewer tensors, or a smaller part")
       .in_file(state_->table.sources()[0]->name())
       .of_format(state_->format);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <limits>
 #include <numeric>
@@ -36,6 +37,11 @@ std::uint64_t read_leb128(const std::uint8_t*& p) {
     if ((byte & 0x80) == 0) return n;
   }
 }
+
+std::size_t leb128_bytes(std::uint64_t n) { return (static_cast<std::size_t>(std::bit_width(n | 1)) + 6) / 7; }
+
+// Of the lookup: a power of two, at most half full.
+std::size_t slot_count(std::size_t tensors) { return std::bit_ceil(std::max<std::size_t>(16, 2 * tensors)); }
 
 // How many edits turn `a` into `b`, at most `limit` + 1.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
@@ -146,6 +152,32 @@ void TensorTable::add(const NewTensor& tensor) {
   records_.push_back(record);
 }
 
+std::size_t TensorTable::memory_bytes() const {
+  return records_.capacity() * sizeof(Record) + names_.capacity() + shapes_.capacity() +
+         slots_.capacity() * sizeof(Slot);
+}
+
+std::size_t TensorTable::bytes_to_add(const NewTensor& tensor) const {
+  // An array that grows doubles, beside the one it grows out of.
+  std::size_t bytes = 0;
+  if (records_.size() == records_.capacity()) bytes += std::max<std::size_t>(1, 2 * records_.size()) * sizeof(Record);
+  const std::size_t names = names_.size() + tensor.name.size();
+  if (names > names_.capacity()) bytes += std::max(2 * names_.capacity(), names);
+  std::size_t shapes = shapes_.size();
+  for (const std::uint64_t dimension : tensor.shape) shapes += leb128_bytes(dimension);
+  if (shapes > shapes_.capacity()) {
+    // Byte by byte, so that it may double more than once.
+    std::size_t grown = std::max<std::size_t>(1, shapes_.capacity());
+    while (grown < shapes) grown *= 2;
+    bytes += grown + (grown / 2 > shapes_.capacity() ? grown / 2 : 0);
+  }
+  return bytes;
+}
+
+std::size_t TensorTable::bytes_to_finish() const {
+  return slot_count(records_.size()) * sizeof(Slot) + records_.size() / 2 * sizeof(Record);  // for sorting
+}
+
 void TensorTable::append(const TensorTable& other) {
   const auto first = static_cast<std::uint32_t>(sources_.size());
   for (const auto& source : other.sources_) sources_.push_back(source);
@@ -215,8 +247,7 @@ void TensorTable::build_lookup() {
   // Addresses and time are enough of a secret: an attacker writes the file before this process exists.
   hash_seed_ = reinterpret_cast<std::uintptr_t>(records_.data()) * 0x9E3779B97F4A7C15u ^
                static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  std::size_t capacity = 16;
-  while (capacity < 2 * records_.size()) capacity *= 2;
+  const std::size_t capacity = slot_count(records_.size());
   slots_.assign(capacity, {});
   // Each slot is a cache miss; asking for a batch of them before the first is needed lets the misses overlap.
   std::array<std::uint64_t, 32> hashes;

@@ -14,7 +14,11 @@ using namespace std::string_literals;
 namespace {
 
 // zlib.compressobj(level, DEFLATED, -15) made these streams.
-std::string inflated(std::string_view digits, std::size_t size) { return inflate(bytes_of(unhex(digits)), size); }
+std::string inflated(std::string_view digits, std::size_t size) {
+  std::string out(size, '\0');
+  inflate(bytes_of(unhex(digits)), std::as_writable_bytes(std::span(out)));
+  return out;
+}
 
 ErrorCode refusal(std::string_view digits, std::size_t size) {
   return CHECK_THROWS(Error, inflated(digits, size)).code();
@@ -60,17 +64,9 @@ TEST(codes_of_one_symbol) {
   CHECK(refusal("0580810800000080fcad0f", 0) == ErrorCode::kCorrupt);
 }
 
-TEST(a_size_that_no_stream_gives_is_refused_before_it_is_allocated) {
-  const Error error = CHECK_THROWS(Error, inflated("4b040000", std::size_t{1} << 50));
-  CHECK(error.code() == ErrorCode::kCorrupt);
-  CHECK(error.message().find("cannot hold") != std::string::npos);
-}
-
 TEST(every_cut_of_a_stream_is_refused) {
-  const std::string whole = unhex("cb48cdc9c95728cf2fca490100");
-  for (std::size_t n = 0; n < whole.size(); ++n) {
-    CHECK_THROWS(Error, inflate(bytes_of(std::string_view(whole).substr(0, n)), 11));
-  }
+  const std::string whole = "cb48cdc9c95728cf2fca490100";
+  for (std::size_t n = 0; n < whole.size(); n += 2) CHECK_THROWS(Error, inflated(whole.substr(0, n), 11));
 }
 
 TEST(crc32_of_known_texts) {

@@ -60,6 +60,7 @@ std::string show(const PickleTree& tree, PickleTree::Node node) {
     case PickleKind::kDict:
       return list('{', '}');
     case PickleKind::kSet:
+    case PickleKind::kFrozenSet:
       return list('<', '>');
     case PickleKind::kGlobal:
       return std::string(tree.global_module(node)) + "." + std::string(tree.global_name(node));
@@ -115,6 +116,30 @@ TEST(memo) {
   CHECK_EQ(parsed("\x80\4(K\1\x94K\2\x94h\0h\1t."s), "(1,2,1,2)");
   CHECK(refusal("\x80\2h\0."s) == ErrorCode::kCorrupt);
   CHECK(refusal("\x80\2Nr\xFF\xFF\xFF\xFF."s) == ErrorCode::kLimit);
+  // MEMOIZE takes the number of the entries that are there, as Python does, whatever their numbers are.
+  CHECK_EQ(parsed("\x80\4(Nq\1K\7\x94h\1t."s), "(None,7,7)");
+}
+
+// A gap here and there is nothing, but gaps that add up are memory that no instruction fills.
+TEST(the_memo_grows_no_faster_than_it_is_filled) {
+  const auto put = [](std::uint32_t index) {
+    std::string bytes = "r";
+    for (int i = 0; i < 4; ++i) bytes += static_cast<char>(index >> 8 * i);
+    return bytes;
+  };
+  CHECK_EQ(parsed("\x80\2N" + put(1023) + "."), "None");
+  CHECK(refusal("\x80\2N" + put(1024) + ".") == ErrorCode::kLimit);
+  CHECK(refusal("\x80\2N" + put(1023) + put(2047) + ".") == ErrorCode::kLimit);
+  // The same entry again fills nothing.
+  CHECK(refusal("\x80\2N" + put(0) + put(0) + put(1025) + ".") == ErrorCode::kLimit);
+  CHECK_EQ(parsed("\x80\2N" + put(0) + put(1) + put(1025) + "."), "None");
+}
+
+TEST(frozen_sets_are_hashable) {
+  CHECK_EQ(parsed("\x80\4}(K\1\x91Ns."s), "{<1>,None}");
+  CHECK_EQ(parsed("\x80\4\x8f((K\1\x91\x90."s), "<<1>>");
+  CHECK(refusal("\x80\4}\x8fNs."s) == ErrorCode::kCorrupt);
+  CHECK(refusal("\x80\4(\x91(K\1\x90."s) == ErrorCode::kCorrupt);  // ADDITEMS on a frozen one
 }
 
 TEST(calls_are_remembered_and_not_made) {
@@ -161,10 +186,35 @@ TEST(keys_are_checked) {
   CHECK_EQ(parsed("\x80\2}(K\1NU\0011NNN)Nu."s), "{1,None,'1',None,None,None,(),None}");
 }
 
-TEST(values_do_not_outnumber_the_bytes) {
-  CHECK(refusal("\x80\2("s + std::string(100'000, ']') + "t.") == ErrorCode::kLimit);
-  const Parsed many("\x80\2("s + std::string(100'000, 'N') + "t.");
+TEST(memory_is_charged_to_a_budget) {
+  const std::string pickle = "\x80\2("s + std::string(100'000, 'N') + "t.";
+  const Parsed many(pickle);
   CHECK_EQ(many.tree.count(many.tree.root()), 100'000u);
+  const auto budget = [](std::uint64_t file_bytes) { return std::make_shared<MemoryBudget>(file_bytes); };
+  const auto parse = [&](std::shared_ptr<MemoryBudget> memory) {
+    return PickleTree::parse(bytes_of(pickle), Globals(), {.memory = std::move(memory)});
+  };
+  // A file that holds the pickle compressed.
+  const Error error = CHECK_THROWS(Error, parse(budget(10'000)));
+  CHECK(error.code() == ErrorCode::kLimit);
+  CHECK(error.message().find("a file of 10000 bytes may take 272768") != std::string::npos);
+  const auto enough = budget(pickle.size());
+  {
+    const PickleTree tree = parse(enough);
+    CHECK(enough->used() >= 4 * 100'000u);
+  }
+  CHECK_EQ(enough->used(), 0u);
+}
+
+TEST(a_parser_forgets_the_pickle_before) {
+  const Globals globals;
+  PickleParser parser(globals, {.memory = std::make_shared<MemoryBudget>(10'000)});
+  const std::string first = "\x80\2(]q\0M\1\1acm\ncall\n)Rt."s;
+  const std::string second = "\x80\2(M\2\2]t."s;
+  CHECK_EQ(show(parser.parse(bytes_of(first)), parser.parse(bytes_of(first)).root()), "([257],m.call(){})");
+  CHECK_EQ(show(parser.parse(bytes_of(second)), parser.parse(bytes_of(second)).root()), "(514,[])");
+  CHECK_THROWS(Error, parser.parse(bytes_of("\x80\2h\0."s)));
+  CHECK_EQ(show(parser.parse(bytes_of(first)), parser.parse(bytes_of(first)).root()), "([257],m.call(){})");
 }
 
 TEST(errors_have_places) {

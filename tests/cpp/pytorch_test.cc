@@ -112,6 +112,18 @@ TEST(a_table_bounds_what_is_unfolded) {
   CHECK(reader.format() == Format::kPytorch);
   const std::size_t first = 0;
   CHECK(CHECK_THROWS(Error, reader.load({&first, 1})).code() == ErrorCode::kLimit);
+  // A slice is bounded as the whole is; a small one is read.
+  CHECK(CHECK_THROWS(Error, reader.check_expansion(std::uint64_t{1} << 31)).code() == ErrorCode::kLimit);
+  ReadOptions options;
+  options.limits.pytorch_expanded_bytes = 4096;
+  const Reader bounded = Reader::open(source_of(file(tensor("K\0"s, huge, "K\0"s))), options);
+  std::string slice(40'000, '\0');
+  const SliceDim dim{1, 1, slice.size() / 4};
+  const Error refused = CHECK_THROWS(Error, bounded.read_slice(0, {&dim, 1}, std::as_writable_bytes(std::span(slice))));
+  CHECK(refused.code() == ErrorCode::kLimit);
+  CHECK_EQ(refused.tensor(), "tensor");
+  reader.read_slice(0, {&dim, 1}, std::as_writable_bytes(std::span(slice)));
+  CHECK_EQ(slice, std::string(slice.size(), 'A'));
   std::string some(10, '\0');
   reader.read_range(0, 3, std::as_writable_bytes(std::span(some)));
   CHECK_EQ(some, "AAAAAAAAAA");

@@ -17,7 +17,7 @@ ZipDirectory read(std::string_view bytes) { return ZipDirectory::read(*test_file
 std::string content(std::string_view bytes, std::string_view name) {
   const auto source = test_files::source_of(bytes);
   const ZipDirectory directory = ZipDirectory::read(*source, {});
-  return directory.content(*source, directory.find(name).value());
+  return std::string(directory.content(*source, directory.find(name).value()));
 }
 
 std::string refusal(std::string_view bytes) {

@@ -2,6 +2,7 @@
 
 // ZIP archives for tests, as torch writes them and as it does not.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,11 @@ struct Record {
   std::string name;
   std::string content;
   bool described = true;  // sizes and CRC behind the data, none in the local header
+  // The content is deflated, and this many bytes when it is inflated. Has no CRC.
+  std::optional<std::uint64_t> inflated_size = std::nullopt;
+
+  std::uint32_t crc() const { return inflated_size ? 0 : weightstore::crc32(bytes_of(content)); }
+  std::uint64_t size() const { return inflated_size.value_or(content.size()); }
 };
 
 inline void put(std::string& out, std::uint64_t n, int bytes) {
@@ -28,11 +34,11 @@ inline void put_header(std::string& out, const Record& record, bool central, std
   if (central) put(out, 0, 2);
   put(out, 0, 2);
   put(out, flags, 2);
-  put(out, 0, 2);
+  put(out, record.inflated_size ? 8 : 0, 2);
   put(out, 0, 4);
-  put(out, here ? weightstore::crc32(bytes_of(record.content)) : 0, 4);
+  put(out, here ? record.crc() : 0, 4);
   put(out, here ? record.content.size() : 0, 4);
-  put(out, here ? record.content.size() : 0, 4);
+  put(out, here ? record.size() : 0, 4);
   put(out, record.name.size(), 2);
   put(out, 0, 2);
   if (central) {
@@ -52,9 +58,9 @@ inline std::string archive(const std::vector<Record>& records, bool zip64 = true
     out += record.content;
     if (!record.described) continue;
     put(out, 0x08074B50, 4);
-    put(out, weightstore::crc32(bytes_of(record.content)), 4);
+    put(out, record.crc(), 4);
     put(out, record.content.size(), 4);
-    put(out, record.content.size(), 4);
+    put(out, record.size(), 4);
   }
   const std::uint64_t begin = out.size();
   for (std::size_t i = 0; i < records.size(); ++i) put_header(out, records[i], true, locals[i]);

@@ -105,7 +105,8 @@ def test_a_tensor_that_repeats_few_bytes_is_not_unfolded_without_measure(testdat
         (name,) = file
         handle = file[name]
         assert handle.nbytes > 1 << 40
-        for read in (handle.numpy, handle.torch, handle.bytes, file.load):
+        part = handle[1:]
+        for read in (handle.numpy, handle.torch, handle.bytes, file.load, part.numpy, part.torch, part.bytes):
             with pytest.raises(weightstore.LimitError, match="repeat"):
                 read()
         assert handle[:10].numpy().size == 10

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weightstore
-from weightstore import InvalidArgument, PytorchError, TensorNotFound, read_config
+from weightstore import InvalidArgument, LimitError, PytorchError, TensorNotFound, read_config
 
 torch = pytest.importorskip("torch")
 
@@ -67,6 +67,41 @@ def test_everything_is_plain_data(protocol, zipped):
     assert list(value["ordered"].items()) == [("z", 1), ("a", 2)]
     assert value["count"] == {"a": 2, "b": 1}
     assert value["complex"] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_tuples_are_keys(protocol):
+    value = {(1, 2): "a", (1, ("x", b"y"), ()): "b", "list": [(1, 2)]}
+    expected = {(1, 2): "a", (1, ("x", b"y"), ()): "b", "list": [[1, 2]]}
+    assert read_config(save(value, protocol)) == expected
+
+
+def test_frozensets_are_keys_and_elements():
+    value = {frozenset([7]): "a", "set": {frozenset([3])}}
+    assert read_config(save(value, 4)) == {(7,): "a", "set": [[3]]}
+
+
+def test_keys_that_plain_data_cannot_tell_apart_are_refused():
+    with pytest.raises(PytorchError, match=r"two keys .* \(1,\)"):
+        read_config(save({(1,): 2, frozenset([1]): 3}, 4))
+
+
+def test_a_million_numbers_are_plain_data():
+    numbers = [i % 256 for i in range(1_000_000)]
+    data = save({"numbers": numbers, "flags": [True, False] * 500_000})
+    assert len(data) < 4_000_000
+    value = read_config(data)
+    assert value["numbers"] == numbers
+    assert len(value["flags"]) == 1_000_000
+    assert list(weightstore.open(data)) == []
+
+
+def test_python_objects_far_larger_than_the_file_are_refused():
+    data = save([[] for _ in range(1_000_000)], 4)
+    assert list(weightstore.open(data)) == []
+    with pytest.raises(LimitError, match=r"may take \d+. Read a part"):
+        read_config(data)
+    assert read_config(data, "999999") == []
 
 
 def test_keys_pick_parts(tmp_path):

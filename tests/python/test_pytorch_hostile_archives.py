@@ -102,8 +102,8 @@ def test_a_zip_bomb_is_refused_before_it_grows():
     huge = struct.pack("<I", 0xF0000000)
     refused(patched(data, (first + 24, huge), (22, huge)), "limit", LimitError)
     large = struct.pack("<I", 200 << 20)
-    refused(patched(data, (first + 24, large), (22, large)), "grows", LimitError)
-    refused(data, "grows", LimitError)
+    refused(patched(data, (first + 24, large), (22, large)), "may take", LimitError)
+    refused(data, "may take", LimitError)
 
 
 def deflated(**records: bytes) -> bytes:
@@ -134,7 +134,7 @@ def test_compressed_records_neither_grow_nor_shrink_beyond_measure():
     empty_blocks = bytes.fromhex("000000ffff") * 10_000
     refused(deflated(data_pkl=pickle, version=empty_blocks + version), "far larger")
     bomb = raw_deflate(b"\x80\x02X" + struct.pack("<I", 1 << 20) + bytes(1 << 20) + b".")
-    refused(deflated(data_pkl=bomb, version=version), "grows", LimitError)
+    refused(deflated(data_pkl=bomb, version=version), "may take", LimitError)
 
 
 def test_a_tensor_over_four_gibibytes_in_a_sparse_file(tmp_path):

@@ -99,8 +99,8 @@ def test_sharing_has_a_limit():
         if right:
             assert len(weightstore.open(data)) == 0
         else:
-            refused(data, "unfolds", LimitError)
-        with pytest.raises(LimitError, match="unfolds"):
+            refused(data, "may take", LimitError)
+        with pytest.raises(LimitError, match="may take"):
             weightstore.read_config(data)
 
 

@@ -3,7 +3,8 @@
 // Files of torch.save(): their tensors as a table, and everything else as plain data. Reading only.
 //
 // A pickle is taken for what it says, never for what it does: nothing is imported and nothing is called, whatever the
-// file asks for. docs/formats.md says what is read, docs/security.md what is refused.
+// file asks for. Each function needs at most 24 times the size of the file plus 64 KiB of memory, and throws kLimit
+// where a file would take more. docs/formats.md says what is read, docs/security.md what is refused.
 
 #include <cstdint>
 #include <memory>
@@ -39,9 +40,9 @@ struct StorageChecksum {
 // Of all storages, in the order of their data; empty for streams and tar archives, which have no checksums.
 std::vector<StorageChecksum> read_checksums(const ByteSource& source, const Limits& limits = {});
 
-// What is not a tensor. Tuples and sets are lists; torch.Size is a list, a device or dtype its name; tensors and
-// opaque objects are null; keys stay numbers where they are. `key` picks a part: keys joined by dots, a list's items by
-// their index; empty means everything. Throws kNotFound when there is no such part.
+// What is not a tensor. Tuples and sets are lists, also where they are keys; torch.Size is a list, a device or dtype
+// its name; tensors and opaque objects are null; keys stay numbers where they are. `key` picks a part: keys joined by
+// dots, a list's items by their index; empty means everything. Throws kNotFound when there is no such part.
 Value read_config(const ByteSource& source, std::string_view key = {}, const Limits& limits = {},
                   const Options& options = {});
 

@@ -111,7 +111,8 @@ class Reader {
   // Copies `out.size()` bytes from byte `offset` of a tensor.
   void read_range(std::size_t tensor, std::uint64_t offset, MutableBytes out) const;
   // Copies a strided selection in row-major order, reading little more than it needs. `dims` has one entry a dimension;
-  // `out` has the size of the selection. A last dimension of elements smaller than a byte must be taken whole.
+  // `out` has the size of the selection. A last dimension of elements smaller than a byte must be taken whole. Asks
+  // check_expansion() for the size of the selection.
   void read_slice(std::size_t tensor, std::span<const SliceDim> dims, MutableBytes out) const;
 
   struct Request {
@@ -133,7 +134,8 @@ class Reader {
   bool has_checksum(std::size_t tensor) const;
 
   // Throws Error(kLimit) when so many bytes of tensors are out of all proportion to the file that holds them: a .pt
-  // file may show one byte as a terabyte. load() asks by itself; ask before making memory of a tensor's size for it.
+  // file may show one byte as a terabyte. load() and read_slice() ask by themselves; ask before you allocate memory for
+  // a tensor or a slice.
   void check_expansion(std::uint64_t bytes) const;
 
   // Compares every checksum the file carries with its bytes; returns how many there were. Throws Error(kCorrupt) naming

@@ -120,6 +120,10 @@ class TensorTable {
   void set_metadata(TextMap metadata);
   void set_scalars(ScalarMap scalars) { scalars_ = std::move(scalars); }
   void set_dialect(std::string dialect) { dialect_ = std::move(dialect); }
+  // What the table's arrays take; at most so many bytes more while a tensor is added, and by finish().
+  std::size_t memory_bytes() const;
+  std::size_t bytes_to_add(const NewTensor& tensor) const;
+  std::size_t bytes_to_finish() const;
   // Orders tensors by (source, begin, end), keeping the order of additions among equals, and builds the lookup. Throws
   // Error(kCorrupt) naming a tensor that was added twice.
   void finish();

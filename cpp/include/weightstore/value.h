@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,6 +14,8 @@
 namespace weightstore {
 
 // A value type; copies are deep. Maps keep the order of their source and may be looked up linearly: they are small.
+// Takes 16 bytes, and memory of its own only for text, bytes, lists and maps that are not empty: lists of a million
+// numbers are common in configurations.
 class Value {
  public:
   using Bytes = std::vector<std::byte>;
@@ -21,13 +24,12 @@ class Value {
   struct Null {
     bool operator==(const Null&) const = default;
   };
-  // std::uint64_t holds only what std::int64_t cannot.
-  using Variant = std::variant<Null, bool, std::int64_t, std::uint64_t, double, std::string, Bytes, List, Map>;
 
   Value() = default;
   Value(bool v) : data_(v) {}
   Value(std::int64_t v) : data_(v) {}
   Value(int v) : data_(std::int64_t{v}) {}
+  // std::uint64_t holds only what std::int64_t cannot.
   Value(std::uint64_t v) {
     if (v <= static_cast<std::uint64_t>(INT64_MAX)) {
       data_ = static_cast<std::int64_t>(v);
@@ -36,17 +38,29 @@ class Value {
     }
   }
   Value(double v) : data_(v) {}
-  Value(std::string v) : data_(std::move(v)) {}
-  Value(const char* v) : data_(std::string(v)) {}
-  Value(Bytes v) : data_(std::move(v)) {}
-  Value(List v) : data_(std::move(v)) {}
-  Value(Map v) : data_(std::move(v)) {}
+  Value(std::string v) : data_(Box<std::string>(std::move(v))) {}
+  Value(const char* v) : Value(std::string(v)) {}
+  Value(Bytes v) : data_(Box<Bytes>(std::move(v))) {}
+  Value(List v) : data_(Box<List>(std::move(v))) {}
+  Value(Map v) : data_(Box<Map>(std::move(v))) {}
 
-  const Variant& data() const { return data_; }
-
+  // The value as a T, or nullptr when it is something else. T is one of Null, bool, std::int64_t, std::uint64_t,
+  // double, std::string, Bytes, List and Map.
   template <class T>
   const T* get_if() const {
-    return std::get_if<T>(&data_);
+    if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, Bytes> || std::is_same_v<T, List> ||
+                  std::is_same_v<T, Map>) {
+      const Box<T>* box = std::get_if<Box<T>>(&data_);
+      return box == nullptr ? nullptr : &box->content();
+    } else {
+      return std::get_if<T>(&data_);
+    }
+  }
+
+  // Calls `visitor` with the value as what it is.
+  template <class Visitor>
+  decltype(auto) visit(Visitor&& visitor) const {
+    return std::visit([&](const auto& held) -> decltype(auto) { return visitor(content_of(held)); }, data_);
   }
 
   // The value under a text key of a map, or nullptr.
@@ -55,7 +69,40 @@ class Value {
   bool operator==(const Value&) const = default;
 
  private:
-  Variant data_;
+  // A T on the heap, or nowhere when it is empty.
+  template <class T>
+  class Box {
+   public:
+    explicit Box(T&& content) : content_(content.empty() ? nullptr : new T(std::move(content))) {}
+    Box(const Box& other) : content_(other.content_ == nullptr ? nullptr : new T(*other.content_)) {}
+    Box(Box&& other) noexcept : content_(std::exchange(other.content_, nullptr)) {}
+    Box& operator=(Box other) noexcept {
+      std::swap(content_, other.content_);
+      return *this;
+    }
+    ~Box() { delete content_; }
+
+    const T& content() const {
+      static const T kEmpty{};
+      return content_ == nullptr ? kEmpty : *content_;
+    }
+    bool operator==(const Box& other) const { return content() == other.content(); }
+
+   private:
+    T* content_;
+  };
+
+  template <class T>
+  static const T& content_of(const T& held) {
+    return held;
+  }
+  template <class T>
+  static const T& content_of(const Box<T>& held) {
+    return held.content();
+  }
+
+  std::variant<Null, bool, std::int64_t, std::uint64_t, double, Box<std::string>, Box<Bytes>, Box<List>, Box<Map>>
+      data_;
 };
 
 }  // namespace weightstore

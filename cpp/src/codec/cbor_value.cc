@@ -85,41 +85,39 @@ void check_depth(std::size_t depth) {
 }
 
 void encode_value(CborWriter& writer, const Value& value, std::size_t depth, Keys keys) {
-  std::visit(
-      [&](const auto& v) {
-        using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, Value::Null>) {
-          writer.write_null();
-        } else if constexpr (std::is_same_v<T, bool>) {
-          writer.write_bool(v);
-        } else if constexpr (std::is_same_v<T, std::int64_t>) {
-          writer.write_int(v);
-        } else if constexpr (std::is_same_v<T, std::uint64_t>) {
-          writer.write_uint(v);
-        } else if constexpr (std::is_same_v<T, double>) {
-          writer.write_float(v);
-        } else if constexpr (std::is_same_v<T, std::string>) {
-          if (!is_utf8(v)) throw Error(ErrorCode::kInvalidArgument, "CBOR: text that is not UTF-8");
-          writer.write_text(v);
-        } else if constexpr (std::is_same_v<T, Value::Bytes>) {
-          writer.write_bytes(v);
-        } else if constexpr (std::is_same_v<T, Value::List>) {
-          check_depth(depth);
-          writer.begin_array(v.size());
-          for (const Value& element : v) encode_value(writer, element, depth + 1, keys);
-        } else {
-          check_depth(depth);
-          if (keys == Keys::kCheck && has_duplicate_key(v, depth + 1)) {
-            throw Error(ErrorCode::kInvalidArgument, "CBOR: a map that has a key twice");
-          }
-          writer.begin_map(v.size());
-          for (const auto& [key, mapped] : v) {
-            encode_value(writer, key, depth + 1, keys);
-            encode_value(writer, mapped, depth + 1, keys);
-          }
-        }
-      },
-      value.data());
+  value.visit([&](const auto& v) {
+    using T = std::decay_t<decltype(v)>;
+    if constexpr (std::is_same_v<T, Value::Null>) {
+      writer.write_null();
+    } else if constexpr (std::is_same_v<T, bool>) {
+      writer.write_bool(v);
+    } else if constexpr (std::is_same_v<T, std::int64_t>) {
+      writer.write_int(v);
+    } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+      writer.write_uint(v);
+    } else if constexpr (std::is_same_v<T, double>) {
+      writer.write_float(v);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      if (!is_utf8(v)) throw Error(ErrorCode::kInvalidArgument, "CBOR: text that is not UTF-8");
+      writer.write_text(v);
+    } else if constexpr (std::is_same_v<T, Value::Bytes>) {
+      writer.write_bytes(v);
+    } else if constexpr (std::is_same_v<T, Value::List>) {
+      check_depth(depth);
+      writer.begin_array(v.size());
+      for (const Value& element : v) encode_value(writer, element, depth + 1, keys);
+    } else {
+      check_depth(depth);
+      if (keys == Keys::kCheck && has_duplicate_key(v, depth + 1)) {
+        throw Error(ErrorCode::kInvalidArgument, "CBOR: a map that has a key twice");
+      }
+      writer.begin_map(v.size());
+      for (const auto& [key, mapped] : v) {
+        encode_value(writer, key, depth + 1, keys);
+        encode_value(writer, mapped, depth + 1, keys);
+      }
+    }
+  });
 }
 
 }  // namespace

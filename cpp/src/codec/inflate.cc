@@ -3,11 +3,12 @@
 
 #include "codec/inflate.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 
-#include "codec/checked.h"
 #include "weightstore/error.h"
 
 namespace weightstore {
@@ -16,7 +17,6 @@ namespace {
 constexpr std::size_t kMaxBits = 15;
 constexpr std::size_t kMaxLiterals = 286;
 constexpr std::size_t kMaxDistances = 30;
-constexpr std::uint64_t kMaxGrowth = 1032;
 
 constexpr std::array<std::uint16_t, 29> kLengthBase = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                                        31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
@@ -63,9 +63,9 @@ struct Code {
 
 class Inflater {
  public:
-  Inflater(ConstBytes in, std::size_t size) : in_(in), size_(size) { out_.reserve(size); }
+  Inflater(ConstBytes in, MutableBytes out) : in_(in), out_(out) {}
 
-  std::string run() {
+  void run() {
     bool last = false;
     while (!last) {
       last = take(1) != 0;
@@ -83,9 +83,8 @@ class Inflater {
           fail("a block of a kind that does not exist");
       }
     }
-    if (out_.size() != size_) fail("it is shorter than the archive says");
+    if (filled_ != out_.size()) fail("it is shorter than the archive says");
     if (position_ != in_.size()) fail("bytes behind its end");
-    return std::move(out_);
   }
 
  private:
@@ -116,8 +115,11 @@ class Inflater {
     fail("a code that does not exist");
   }
 
-  void put(std::size_t count) {
-    if (count > size_ - out_.size()) fail("it is longer than the archive says");
+  // Where the next `count` bytes go.
+  std::byte* put(std::size_t count) {
+    if (count > out_.size() - filled_) fail("it is longer than the archive says");
+    filled_ += count;
+    return out_.data() + filled_ - count;
   }
 
   void stored_block() {
@@ -129,8 +131,7 @@ class Inflater {
     if ((at(2) | at(3) << 8) != (~length & 0xFFFF)) fail("a block's length and its complement differ");
     position_ += 4;
     if (length > in_.size() - position_) fail("it ends too early");
-    put(length);
-    out_.append(reinterpret_cast<const char*>(in_.data()) + position_, length);
+    std::copy_n(in_.data() + position_, length, put(length));
     position_ += length;
   }
 
@@ -177,8 +178,7 @@ class Inflater {
     for (;;) {
       unsigned symbol = decode(literals_);
       if (symbol < 256) {
-        put(1);
-        out_.push_back(static_cast<char>(symbol));
+        *put(1) = static_cast<std::byte>(symbol);
         continue;
       }
       if (symbol == 256) return;
@@ -188,31 +188,25 @@ class Inflater {
       const unsigned far = decode(distances_);
       if (far >= kDistanceBase.size()) fail("a distance that does not exist");
       const std::size_t distance = kDistanceBase[far] + take(kDistanceBits[far]);
-      if (distance > out_.size()) fail("a copy from before its beginning");
-      put(length);
-      for (std::size_t i = 0; i < length; ++i) out_.push_back(out_[out_.size() - distance]);
+      if (distance > filled_) fail("a copy from before its beginning");
+      std::byte* to = put(length);
+      // One at a time: what is copied may be what was just written.
+      for (std::size_t i = 0; i < length; ++i) to[i] = *(to + i - distance);
     }
   }
 
   const ConstBytes in_;
-  const std::size_t size_;
+  const MutableBytes out_;
   std::size_t position_ = 0;
+  std::size_t filled_ = 0;
   std::uint32_t bits_ = 0;
   unsigned bit_count_ = 0;
   Code literals_;
   Code distances_;
-  std::string out_;
 };
 
 }  // namespace
 
-std::string inflate(ConstBytes compressed, std::size_t size) {
-  const auto most = checked_mul(compressed.size(), kMaxGrowth);
-  if (most && size > *most) {
-    throw Error(ErrorCode::kCorrupt, std::to_string(compressed.size()) + " compressed bytes cannot hold " +
-                                         std::to_string(size) + ", as the archive says");
-  }
-  return Inflater(compressed, size).run();
-}
+void inflate(ConstBytes compressed, MutableBytes out) { Inflater(compressed, out).run(); }
 
 }  // namespace weightstore

@@ -76,7 +76,7 @@ struct JsonAppender {
   }
 };
 
-void append_json(std::string& out, const Value& value) { std::visit(JsonAppender{out}, value.data()); }
+void append_json(std::string& out, const Value& value) { value.visit(JsonAppender{out}); }
 
 }  // namespace
 

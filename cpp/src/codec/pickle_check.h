@@ -3,9 +3,7 @@
 // What PickleTree::parse() checks when the tree is whole.
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <vector>
 
 #include "codec/pickle_vm.h"
 
@@ -15,7 +13,7 @@ class PickleChecker {
  public:
   PickleChecker(const PickleTree& tree, std::uint32_t max_depth);
 
-  // Throws when the tree breaks a rule. Time and memory are proportional to the tree.
+  // Throws when the tree breaks a rule. Time and memory are proportional to the tree, and charged to its budget.
   void run();
 
  private:
@@ -35,7 +33,7 @@ class PickleChecker {
   static constexpr std::uint32_t kFree = 0xFFFFFFFF;
   static constexpr std::size_t kLongKey = 64;
 
-  void enter(std::vector<Frame>& path, Node node);
+  void enter(ChargedVector<Frame>& path, Node node);
   bool next_child(Frame& frame, Node& child);
   void check_keys(Node node);
   void check_elements(Node node) const;
@@ -48,10 +46,10 @@ class PickleChecker {
   const PickleTree& tree_;
   const std::uint32_t max_depth_;
   const std::uint64_t seed_;
-  std::vector<std::uint8_t> heights_;  // 0: not seen
-  std::vector<Node> slots_;            // scratch of check_keys()
+  ChargedVector<std::uint8_t> heights_;  // 0: not seen
+  ChargedVector<Node> slots_;            // scratch of check_keys()
   // Of long texts: one may be a key of very many dicts, and is gone over once.
-  std::map<Node, std::uint64_t> long_hashes_;
+  ChargedMap<Node, std::uint64_t> long_hashes_;
 };
 
 }  // namespace weightstore

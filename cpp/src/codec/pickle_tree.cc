@@ -13,6 +13,28 @@
 
 namespace weightstore {
 
+PickleTree::PickleTree(std::shared_ptr<MemoryBudget> memory)
+    : memory_(std::move(memory)),
+      nodes_(*memory_),
+      pool_(*memory_),
+      chunks_(*memory_),
+      globals_(*memory_),
+      objects_(*memory_) {
+  add(PickleKind::kNone, 0, 0, 0);
+  add(PickleKind::kBool, 0, 0, 0);
+  add(PickleKind::kBool, 0, 0, 1);
+  add(PickleKind::kTuple, 0, 0, 0);
+  for (std::uint32_t i = 0; i < 256; ++i) add(PickleKind::kInt, 0, i, 0);
+}
+
+void PickleTree::clear() {
+  nodes_.truncate(kConstants);
+  pool_.truncate(0);
+  chunks_.truncate(0);
+  globals_.truncate(0);
+  objects_.truncate(0);
+}
+
 std::int64_t PickleTree::integer(Node node) const {
   const Cell& cell = nodes_[node];
   return static_cast<std::int64_t>(std::uint64_t{cell.high} << 32 | cell.low);
@@ -48,6 +70,7 @@ PickleTree::Items PickleTree::items(Node node) const {
     case PickleKind::kList:
     case PickleKind::kDict:
     case PickleKind::kSet:
+    case PickleKind::kFrozenSet:
       items.next_ = cell.low;
       break;
     case PickleKind::kObject:
@@ -77,12 +100,14 @@ PickleChecker::PickleChecker(const PickleTree& tree, std::uint32_t max_depth)
       max_depth_(max_depth),
       seed_(reinterpret_cast<std::uintptr_t>(tree.bytes_) * 0x9E3779B97F4A7C15u ^
             static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count())),
-      heights_(tree.nodes_.size(), 0) {}
+      heights_(tree.nodes_.size(), 0, tree.memory()),
+      slots_(tree.memory()),
+      long_hashes_(tree.memory()) {}
 
 // Depth first, without recursion. A node's height is one more than that of its highest part; a node that is met again
 // counts with the height it has, so that sharing costs nothing.
 void PickleChecker::run() {
-  std::vector<Frame> path;
+  ChargedVector<Frame> path(tree_.memory());
   enter(path, tree_.root());
   while (!path.empty()) {
     Frame& frame = path.back();
@@ -110,7 +135,7 @@ void PickleChecker::fail_depth() const {
   throw Error(ErrorCode::kLimit, "values nested more than " + std::to_string(max_depth_) + " deep");
 }
 
-void PickleChecker::enter(std::vector<Frame>& path, Node node) {
+void PickleChecker::enter(ChargedVector<Frame>& path, Node node) {
   if (path.size() >= max_depth_) fail_depth();
   const PickleKind kind = tree_.kind(node);
   if (kind < PickleKind::kTuple || kind == PickleKind::kGlobal) {
@@ -119,7 +144,7 @@ void PickleChecker::enter(std::vector<Frame>& path, Node node) {
     return;
   }
   if (kind == PickleKind::kDict || (kind == PickleKind::kObject && tree_.holds_mapping(node))) check_keys(node);
-  if (kind == PickleKind::kSet) check_elements(node);
+  if (kind == PickleKind::kSet || kind == PickleKind::kFrozenSet) check_elements(node);
   heights_[node] = kOpen;
   path.push_back({node, 0, 0, tree_.items(node)});
 }

@@ -17,21 +17,20 @@ class PickleMachine {
  public:
   using Node = PickleTree::Node;
 
-  PickleMachine(ConstBytes bytes, const PickleGlobals& globals)
-      : scanner_(bytes), globals_(globals), size_(bytes.size()) {
+  // `tree` has nothing but its constants. `offset` is always that of the instruction at hand.
+  PickleMachine(ConstBytes bytes, const PickleGlobals& globals, PickleTree& tree, std::size_t& offset)
+      : scanner_(bytes),
+        globals_(globals),
+        size_(bytes.size()),
+        offset_(offset),
+        tree_(tree),
+        stack_(tree.memory()),
+        marks_(tree.memory()),
+        memo_(tree.memory()) {
     tree_.bytes_ = reinterpret_cast<const char*>(bytes.data());
-    // Two bytes make a node at most: those of one byte are made once, and those that a pickler writes with one byte
-    // more (a memo) are allowed to be a few.
-    max_nodes_ = kSpareNodes + bytes.size() / 2;
-    none_ = add(PickleKind::kNone, 0, 0, 0);
-    false_ = add(PickleKind::kBool, 0, 0, 0);
-    true_ = add(PickleKind::kBool, 0, 0, 1);
-    empty_tuple_ = add(PickleKind::kTuple, 0, 0, 0);
-    small_ints_ = add_int(0);
-    for (std::int64_t i = 1; i < 256; ++i) add_int(i);
   }
 
-  PickleTree run() {
+  void run() {
     for (bool first = true;; first = false) {
       const auto instruction = scanner_.next();
       if (!instruction) fail("the pickle ends before its STOP");
@@ -45,26 +44,15 @@ class PickleMachine {
     if (stack_.size() != 1 || !marks_.empty()) fail("the pickle stops with unused values");
     tree_.root_ = stack_.back();
     tree_.length_ = scanner_.position();
-    // The check that follows needs memory of its own.
-    stack_ = {};
-    marks_ = {};
-    memo_ = {};
-    return std::move(tree_);
   }
 
-  std::size_t offset() const { return offset_; }
-
  private:
-  static constexpr std::size_t kSpareNodes = 4096;
-  static constexpr std::size_t kMemoGap = 1024;
+  static constexpr std::size_t kMemoGaps = 1024;
 
   [[noreturn]] void fail(std::string message) const { throw Error(ErrorCode::kCorrupt, std::move(message)); }
 
   Node add(PickleKind kind, std::size_t length, std::uint32_t low, std::uint32_t high) {
-    if (tree_.nodes_.size() >= max_nodes_) {
-      throw Error(ErrorCode::kLimit, "the pickle makes more values than its length accounts for");
-    }
-    return tree_.nodes_.add({static_cast<std::uint32_t>(kind) << 28 | static_cast<std::uint32_t>(length), low, high});
+    return tree_.add(kind, length, low, high);
   }
   Node add_wide(PickleKind kind, std::uint64_t bits) {
     return add(kind, 0, static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32));
@@ -119,7 +107,7 @@ class PickleMachine {
   }
 
   Node tuple(std::span<const Node> items) {
-    if (items.empty()) return empty_tuple_;
+    if (items.empty()) return PickleTree::kEmptyTuple;
     const auto begin = static_cast<std::uint32_t>(tree_.pool_.size());
     for (const Node item : items) tree_.pool_.add(item);
     return add(PickleKind::kTuple, items.size(), begin, 0);
@@ -231,15 +219,19 @@ class PickleMachine {
     stack_.resize(stack_.size() - count);
   }
 
-  // Picklers number the memo upwards, so that a gap of more than a few can only be there to cost memory.
+  // Picklers number the memo upwards, so that more than a few gaps in all can only be there to cost memory: the memo
+  // does not grow faster than the pickle fills it.
   void put(std::uint64_t index) {
     const Node value = top();
-    if (index >= memo_.size() + kMemoGap) {
-      throw Error(ErrorCode::kLimit,
-                  "memo entry " + std::to_string(index) + " behind one of only " + std::to_string(memo_.size()));
+    if (index >= memo_filled_ + kMemoGaps) {
+      throw Error(ErrorCode::kLimit, "memo entry " + std::to_string(index) + " where only " +
+                                         std::to_string(memo_filled_) + " were made; " + std::to_string(kMemoGaps) +
+                                         " may be left out");
     }
     if (index >= memo_.size()) memo_.resize(static_cast<std::size_t>(index) + 1, PickleTree::kNoNode);
-    memo_[static_cast<std::size_t>(index)] = value;
+    Node& entry = memo_[static_cast<std::size_t>(index)];
+    if (entry == PickleTree::kNoNode) ++memo_filled_;
+    entry = value;
   }
 
   void get(std::uint64_t index) {
@@ -262,13 +254,12 @@ class PickleMachine {
   PickleScanner scanner_;
   const PickleGlobals& globals_;
   const std::size_t size_;
-  std::size_t offset_ = 0;
-  std::size_t max_nodes_;
-  PickleTree tree_;
-  std::vector<Node> stack_;
-  std::vector<std::uint32_t> marks_;  // no stack is longer than a pickle
-  std::vector<Node> memo_;
-  Node none_ = 0, false_ = 0, true_ = 0, empty_tuple_ = 0, small_ints_ = 0;
+  std::size_t& offset_;
+  PickleTree& tree_;
+  ChargedVector<Node> stack_;
+  ChargedVector<std::uint32_t> marks_;  // no stack is longer than a pickle
+  ChargedVector<Node> memo_;
+  std::size_t memo_filled_ = 0;  // entries that are there; MEMOIZE takes this number, as in Python
 };
 
 void PickleMachine::execute(const PickleInstruction& in) {
@@ -289,15 +280,15 @@ void PickleMachine::execute(const PickleInstruction& in) {
     case kStop:
       return;
     case kNone:
-      return push(none_);
+      return push(PickleTree::kNone);
     case kNewTrue:
-      return push(true_);
+      return push(PickleTree::kTrue);
     case kNewFalse:
-      return push(false_);
+      return push(PickleTree::kFalse);
     case kBinInt:
       return push(add_int(static_cast<std::int32_t>(little_endian(in.argument))));
     case kBinInt1:
-      return push(small_ints_ + static_cast<unsigned char>(in.argument[0]));
+      return push(PickleTree::kSmallInts + static_cast<unsigned char>(in.argument[0]));
     case kBinInt2:
       return push(add_int(static_cast<std::int64_t>(little_endian(in.argument))));
     case kLong1:
@@ -321,7 +312,7 @@ void PickleMachine::execute(const PickleInstruction& in) {
     case kByteArray8:
       return push(add_view(PickleKind::kBytes, in.argument));
     case kEmptyTuple:
-      return push(empty_tuple_);
+      return push(PickleTree::kEmptyTuple);
     case kEmptyList:
       return push(add_container(PickleKind::kList));
     case kEmptyDict:
@@ -337,9 +328,9 @@ void PickleMachine::execute(const PickleInstruction& in) {
     case kTuple:
       return replace_top(above_mark().size());
     case kFrozenSet: {
-      const Node set = add_container(PickleKind::kSet);
+      const Node set = add_container(PickleKind::kFrozenSet);
       const std::span<const Node> items = above_mark();
-      extend(set, items, PickleKind::kSet, PickleGlobal::kList);
+      extend(set, items, PickleKind::kFrozenSet, PickleGlobal::kList);
       stack_.resize(stack_.size() - items.size());
       return push(set);
     }
@@ -373,28 +364,44 @@ void PickleMachine::execute(const PickleInstruction& in) {
     case kLongBinPut:
       return put(little_endian(in.argument));
     case kMemoize:
-      return put(memo_.size());
+      return put(memo_filled_);
     case kBinGet:
     case kLongBinGet:
       return get(little_endian(in.argument));
   }
 }
 
-PickleTree PickleTree::parse(ConstBytes bytes, const PickleGlobals& globals, const PickleLimits& limits,
-                             std::uint64_t first_offset) {
-  if (bytes.size() > kMaxBytes) {
-    throw Error(ErrorCode::kLimit,
-                "a pickle of " + std::to_string(bytes.size()) + " bytes; the limit is " + std::to_string(kMaxBytes));
+PickleParser::PickleParser(const PickleGlobals& globals, PickleLimits limits)
+    : globals_(globals), max_depth_(std::min(limits.depth, PickleTree::kMaxDepth)), tree_(std::move(limits.memory)) {}
+
+const PickleTree& PickleParser::parse(ConstBytes bytes, std::uint64_t first_offset) {
+  if (bytes.size() > PickleTree::kMaxBytes) {
+    throw Error(ErrorCode::kLimit, "a pickle of " + std::to_string(bytes.size()) + " bytes; the limit is " +
+                                       std::to_string(PickleTree::kMaxBytes));
   }
-  PickleMachine machine(bytes, globals);
+  tree_.clear();
+  std::size_t offset = 0;
   try {
-    PickleTree tree = machine.run();
-    PickleChecker(tree, std::min(limits.depth, kMaxDepth)).run();
-    return tree;
+    {
+      // The check needs memory of its own, after the machine has given back its stack and its memo.
+      PickleMachine machine(bytes, globals_, tree_, offset);
+      machine.run();
+    }
+    PickleChecker(tree_, max_depth_).run();
+    return tree_;
   } catch (Error& error) {
-    error.at_offset(machine.offset()).shift_offset(first_offset);
+    error.at_offset(offset).shift_offset(first_offset);
     throw;
   }
+}
+
+PickleTree PickleTree::parse(ConstBytes bytes, const PickleGlobals& globals, const PickleLimits& limits,
+                             std::uint64_t first_offset) {
+  PickleLimits own = limits;
+  if (own.memory == nullptr) own.memory = std::make_shared<MemoryBudget>(bytes.size());
+  PickleParser parser(globals, std::move(own));
+  parser.parse(bytes, first_offset);
+  return std::move(parser.tree_);
 }
 
 }  // namespace weightstore

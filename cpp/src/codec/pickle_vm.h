@@ -1,7 +1,7 @@
 #pragma once
 
-// Pickles of protocols 2 to 5 as data. The machine builds a tree; it imports nothing, calls nothing, and allocates no
-// more than a small multiple of the pickle's own bytes.
+// Pickles of protocols 2 to 5 as data. The machine builds a tree; it imports nothing, calls nothing, and charges a
+// MemoryBudget for all that it allocates.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,8 +9,9 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
+#include <type_traits>
 
+#include "codec/memory_budget.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore {
@@ -27,6 +28,7 @@ enum class PickleKind : std::uint8_t {
   kList,
   kDict,
   kSet,
+  kFrozenSet,
   kGlobal,      // a name that a real unpickler would import
   kObject,      // what a real unpickler would make by a call
   kPersistent,  // what the file's own container knows
@@ -53,24 +55,43 @@ class PickleGlobals {
 
 struct PickleLimits {
   std::uint32_t depth = 128;
+  // Charged by the tree for as long as it lives. None: one of its own, as if the pickle were the whole file.
+  std::shared_ptr<MemoryBudget> memory = nullptr;
 };
 
 // Elements in blocks that never move, so that growing never needs the memory twice.
 template <class T>
 class PickleArena {
  public:
+  explicit PickleArena(MemoryBudget& budget) : blocks_(budget) {}
+  ~PickleArena() {
+    for (T* block : blocks_) memory().deallocate(block, kBlock);
+  }
+  PickleArena(PickleArena&&) noexcept = default;
+  PickleArena& operator=(PickleArena&&) = delete;
+
   std::uint32_t add(const T& value) {
-    if (size_ % kBlock == 0) blocks_.push_back(std::make_unique_for_overwrite<T[]>(kBlock));
-    blocks_.back()[size_ % kBlock] = value;
+    if (size_ == blocks_.size() * kBlock) grow();
+    (*this)[size_] = value;
     return static_cast<std::uint32_t>(size_++);
   }
+  // Forgets all elements but the first `size`, and keeps the memory.
+  void truncate(std::size_t size) { size_ = size; }
   T& operator[](std::size_t i) { return blocks_[i / kBlock][i % kBlock]; }
   const T& operator[](std::size_t i) const { return blocks_[i / kBlock][i % kBlock]; }
   std::size_t size() const { return size_; }
 
  private:
-  static constexpr std::size_t kBlock = 512;  // few, because most pickles are small
-  std::vector<std::unique_ptr<T[]>> blocks_;
+  static_assert(std::is_trivially_copyable_v<T>);
+  static constexpr std::size_t kBlock = 64;  // few, because most pickles are small
+
+  Charged<T> memory() const { return blocks_.get_allocator(); }
+  void grow() {
+    blocks_.reserve(blocks_.size() == blocks_.capacity() ? 2 * blocks_.size() + 1 : 0);
+    blocks_.push_back(memory().allocate(kBlock));
+  }
+
+  ChargedVector<T*> blocks_;
   std::size_t size_ = 0;
 };
 
@@ -85,7 +106,7 @@ class PickleTree {
   // One object, from bytes[0] to its STOP; `first_offset` is the place of bytes[0] in the file, for errors. Throws
   // kCorrupt for what no pickle is (among others bytes that end early, text that is not UTF-8, dicts with a key twice
   // or a key that cannot be one, SETITEMS on what is no mapping), kUnsupported for opcodes we do not know, kLimit for
-  // nesting and sharing beyond `limits`; a value that contains itself is kUnsupported.
+  // nesting and memory beyond `limits`; a value that contains itself is kUnsupported.
   static PickleTree parse(ConstBytes bytes, const PickleGlobals& globals, const PickleLimits& limits = {},
                           std::uint64_t first_offset = 0);
 
@@ -93,9 +114,7 @@ class PickleTree {
   // Bytes of the pickle, with its STOP. The caller says what may follow.
   std::size_t length() const { return length_; }
   std::size_t node_count() const { return nodes_.size(); }
-  // References to nodes in all containers together; shared values of one byte make them more than the nodes.
-  std::size_t item_count() const { return pool_.size(); }
-  std::size_t object_count() const { return objects_.size(); }
+  MemoryBudget& memory() const { return *memory_; }
 
   PickleKind kind(Node node) const { return nodes_[node].kind(); }
   bool boolean(Node node) const { return nodes_[node].high != 0; }
@@ -134,7 +153,16 @@ class PickleTree {
  private:
   friend class PickleMachine;
   friend class PickleChecker;
+  friend class PickleParser;
   static constexpr std::uint32_t kNoNode = 0xFFFFFFFF;
+
+  // Values that instructions of one or two bytes push are the same nodes in every tree.
+  static constexpr Node kNone = 0;
+  static constexpr Node kFalse = 1;
+  static constexpr Node kTrue = 2;
+  static constexpr Node kEmptyTuple = 3;
+  static constexpr Node kSmallInts = 4;  // 0 to 255
+  static constexpr std::size_t kConstants = kSmallInts + 256;
 
   // Kind and length share a word: no length exceeds kMaxBytes.
   struct Cell {
@@ -170,8 +198,15 @@ class PickleTree {
     bool mapping;
   };
 
+  explicit PickleTree(std::shared_ptr<MemoryBudget> memory);
+  // Forgets everything but the constants, and keeps the memory.
+  void clear();
+  Node add(PickleKind kind, std::size_t length, std::uint32_t low, std::uint32_t high) {
+    return nodes_.add({static_cast<std::uint32_t>(kind) << 28 | static_cast<std::uint32_t>(length), low, high});
+  }
   std::string_view view(Range range) const { return {bytes_ + range.begin, range.length}; }
 
+  std::shared_ptr<MemoryBudget> memory_;  // outlives what follows
   const char* bytes_ = nullptr;
   std::size_t length_ = 0;
   Node root_ = 0;
@@ -180,6 +215,22 @@ class PickleTree {
   PickleArena<Chunk> chunks_;
   PickleArena<Global> globals_;
   PickleArena<Object> objects_;
+};
+
+// Parses pickles that follow one another, as PickleTree::parse() does, without new memory for each.
+class PickleParser {
+ public:
+  // The globals outlive the parser.
+  PickleParser(const PickleGlobals& globals, PickleLimits limits);
+
+  // Valid until the next call.
+  const PickleTree& parse(ConstBytes bytes, std::uint64_t first_offset = 0);
+
+ private:
+  friend class PickleTree;
+  const PickleGlobals& globals_;
+  const std::uint32_t max_depth_;
+  PickleTree tree_;
 };
 
 }  // namespace weightstore

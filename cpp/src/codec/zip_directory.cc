@@ -201,7 +201,7 @@ Entry read_entry(ConstBytes directory, std::size_t& at, std::uint64_t offset) {
 }
 
 // The local header repeats the entry; the data begins behind it.
-void read_local(const ByteSource& source, Entry& entry, std::vector<std::byte>& buffer) {
+void read_local(const ByteSource& source, Entry& entry, ChargedVector<std::byte>& buffer) {
   ZipRecord& record = entry.record;
   const auto disagree = [&](const char* what) {
     return corrupt("record '" + printable(record.name) + "': its own header and the directory disagree about " + what)
@@ -248,7 +248,8 @@ void check_gap(const Entry& entry, std::uint64_t next) {
 
 }  // namespace
 
-ZipDirectory ZipDirectory::read(const ByteSource& source, const Limits& limits) {
+ZipDirectory ZipDirectory::read(const ByteSource& source, const Limits& limits, std::shared_ptr<MemoryBudget> memory) {
+  if (memory == nullptr) memory = std::make_shared<MemoryBudget>(source.size());
   const End end = read_end(source);
   if (end.entries > limits.records || end.directory_size > limits.directory_bytes) {
     throw Error(ErrorCode::kLimit, "a ZIP archive of " + std::to_string(end.entries) + " records with a directory of " +
@@ -257,11 +258,11 @@ ZipDirectory ZipDirectory::read(const ByteSource& source, const Limits& limits) 
                                        std::to_string(limits.directory_bytes));
   }
   if (end.entries > end.directory_size / kEntryBytes) throw corrupt("the directory is too short for its entries");
-  ZipDirectory result;
+  ZipDirectory result(memory);
   result.bytes_.resize(static_cast<std::size_t>(end.directory_size));
   source.read_at(end.directory_begin, result.bytes_);
 
-  std::vector<Entry> entries;
+  ChargedVector<Entry> entries(*memory);
   entries.reserve(static_cast<std::size_t>(end.entries));
   std::size_t at = 0;
   for (std::uint64_t i = 0; i < end.entries; ++i) {
@@ -273,7 +274,7 @@ ZipDirectory ZipDirectory::read(const ByteSource& source, const Limits& limits) 
   if ((entries.empty() ? end.directory_begin : entries.front().local) != 0) {
     throw corrupt("bytes before the first record of the ZIP archive").at_offset(0);
   }
-  std::vector<std::byte> buffer;
+  ChargedVector<std::byte> buffer(*memory);
   result.records_.reserve(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     read_local(source, entries[i], buffer);
@@ -309,11 +310,18 @@ std::optional<std::size_t> ZipDirectory::find(std::string_view name) const {
   return std::nullopt;
 }
 
-std::string ZipDirectory::content(const ByteSource& source, std::size_t number) const {
+ChargedString ZipDirectory::content(const ByteSource& source, std::size_t number) const {
   const ZipRecord& record = records_[number];
-  std::string bytes(static_cast<std::size_t>(record.stored_size), '\0');
-  source.read_at(record.begin, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()});
-  if (record.deflated) bytes = inflate(std::as_bytes(std::span(bytes)), static_cast<std::size_t>(record.size));
+  const auto writable = [](ChargedString& text) { return std::as_writable_bytes(std::span(text)); };
+  MemoryLease(*memory_, record.size);  // refuses sizes that no string can have
+  ChargedString bytes(static_cast<std::size_t>(record.size), '\0', *memory_);
+  if (record.deflated) {
+    ChargedString compressed(static_cast<std::size_t>(record.stored_size), '\0', *memory_);
+    source.read_at(record.begin, writable(compressed));
+    inflate(writable(compressed), writable(bytes));
+  } else {
+    source.read_at(record.begin, writable(bytes));
+  }
   if (!record.has_crc()) return bytes;
   if (const std::uint32_t found = crc32(std::as_bytes(std::span(bytes))); found != record.crc) {
     throw corrupt("record '" + printable(record.name) + "' has the CRC " + std::to_string(found) +

@@ -3,11 +3,11 @@
 // The directory of a ZIP archive, read so strictly that no other reader can see other records in it.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
+#include "codec/memory_budget.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore {
@@ -38,23 +38,29 @@ class ZipDirectory {
     std::uint64_t directory_bytes = 256u << 20;
   };
 
-  static ZipDirectory read(const ByteSource& source, const Limits& limits);
+  // `memory` is charged for the directory as long as it lives, and for the contents that are taken from it. None: a
+  // budget of its own for the size of the source.
+  static ZipDirectory read(const ByteSource& source, const Limits& limits,
+                           std::shared_ptr<MemoryBudget> memory = nullptr);
 
   std::size_t size() const { return records_.size(); }
   const ZipRecord& operator[](std::size_t i) const { return records_[i]; }
   // The number of the record, or nullopt.
   std::optional<std::size_t> find(std::string_view name) const;
 
-  // The content of a record, inflated when need be, with its CRC checked (when it has one). The caller has compared
-  // its size with what is acceptable.
-  std::string content(const ByteSource& source, std::size_t record) const;
+  // The content of a record, inflated when need be, with its CRC checked (when it has one). Not to outlive the budget.
+  // Throws kLimit when the budget does not cover it.
+  ChargedString content(const ByteSource& source, std::size_t record) const;
 
  private:
+  explicit ZipDirectory(std::shared_ptr<MemoryBudget> memory)
+      : memory_(std::move(memory)), bytes_(*memory_), records_(*memory_), slots_(*memory_) {}
   void build_lookup();
 
-  std::vector<std::byte> bytes_;  // the central directory; names point into it
-  std::vector<ZipRecord> records_;
-  std::vector<std::uint32_t> slots_;  // open addressing; record numbers
+  std::shared_ptr<MemoryBudget> memory_;  // outlives what follows
+  ChargedVector<std::byte> bytes_;        // the central directory; names point into it
+  ChargedVector<ZipRecord> records_;
+  ChargedVector<std::uint32_t> slots_;  // open addressing; record numbers
   std::uint64_t seed_ = 0;
 };
 

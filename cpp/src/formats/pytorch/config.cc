@@ -1,30 +1,21 @@
 #include "formats/pytorch/config.h"
 
 #include <charconv>
+#include <cstring>
 #include <string>
 
 #include "codec/utf8.h"
-#include "formats/pytorch/budget.h"
 #include "formats/pytorch/globals.h"
 #include "weightstore/error.h"
 
 namespace weightstore::pytorch {
 namespace {
 
-constexpr std::uint64_t kSteps = 1u << 20;
-constexpr std::uint64_t kStepsPerItem = 4;
-constexpr std::uint64_t kTextBytes = 16u << 20;
-constexpr std::uint64_t kTextBytesPerByte = 16;
-
 class Converter {
  public:
-  explicit Converter(const PickleTree& tree)
-      : tree_(tree),
-        steps_(kSteps, kStepsPerItem, tree.item_count()),
-        text_(kTextBytes, kTextBytesPerByte, tree.length()) {}
+  explicit Converter(const PickleTree& tree) : tree_(tree), memory_(tree.memory()) {}
 
   Value convert(Node node) {
-    steps_.spend();
     switch (tree_.kind(node)) {
       case PickleKind::kNone:
       case PickleKind::kPersistent:
@@ -44,6 +35,7 @@ class Converter {
       case PickleKind::kTuple:
       case PickleKind::kList:
       case PickleKind::kSet:
+      case PickleKind::kFrozenSet:
         return list(node);
       case PickleKind::kDict:
         return mapping(node);
@@ -56,15 +48,25 @@ class Converter {
   }
 
  private:
+  // What a Value keeps on the heap: `object`, unless it is empty, and `count` elements of it.
+  template <class Element>
+  void charge(std::size_t object, std::size_t count) {
+    if (count > 0) memory_.take(MemoryBudget::block(object) + MemoryBudget::block(count * sizeof(Element)));
+  }
+
   std::string text(std::string_view view) {
-    text_.spend(view.size());
-    return std::string(view);
+    std::string result;
+    const bool inside = view.size() <= result.capacity();  // short text needs no block of its own
+    memory_.take(MemoryBudget::block(sizeof(result)) + (inside ? 0 : MemoryBudget::block(view.size() + 1)));
+    result = view;
+    return result;
   }
 
   Value bytes(std::string_view view) {
-    text_.spend(view.size());
-    const auto* data = reinterpret_cast<const std::byte*>(view.data());
-    return Value(Value::Bytes(data, data + view.size()));
+    charge<std::byte>(sizeof(Value::Bytes), view.size());
+    Value::Bytes result(view.size());
+    if (!view.empty()) std::memcpy(result.data(), view.data(), view.size());
+    return Value(std::move(result));
   }
 
   // Nine bytes with a leading zero are what 64 bits without a sign need.
@@ -79,9 +81,19 @@ class Converter {
 
   Value list(Node node) {
     Value::List result;
+    charge<Value>(sizeof(result), tree_.count(node));
+    result.reserve(tree_.count(node));
     auto items = tree_.items(node);
     for (Node item; items.next(item);) result.push_back(convert(item));
     return Value(std::move(result));
+  }
+
+  // All items that will ever be added.
+  Value::Map map_of(std::size_t count) {
+    Value::Map result;
+    charge<Value::Map::value_type>(sizeof(result), count);
+    result.reserve(count);
+    return result;
   }
 
   void add_items(Node node, Value::Map& result) {
@@ -94,14 +106,14 @@ class Converter {
   }
 
   Value mapping(Node node) {
-    Value::Map result;
+    Value::Map result = map_of(tree_.count(node) / 2);
     add_items(node, result);
     return Value(std::move(result));
   }
 
   Value global(Node node) {
     if (kind_of(tree_.global_id(node)) != GlobalKind::kDType) return Value();
-    return Value("torch." + std::string(tree_.global_name(node)));
+    return Value("torch." + text(tree_.global_name(node)));
   }
 
   Value object(Node node) {
@@ -135,10 +147,13 @@ class Converter {
   }
 
   Value ordered_dict(Node node, Node arguments) {
-    Value::Map result;
-    if (tree_.count(arguments) == 1) {
+    const bool has_given = tree_.count(arguments) == 1;
+    const bool of_dict = has_given && tree_.kind(tree_.item(arguments, 0)) == PickleKind::kDict;
+    const std::size_t given_count = has_given ? tree_.count(tree_.item(arguments, 0)) / (of_dict ? 2 : 1) : 0;
+    Value::Map result = map_of(given_count + tree_.count(node) / 2);
+    if (has_given) {
       const Node given = tree_.item(arguments, 0);
-      if (tree_.kind(given) == PickleKind::kDict) {
+      if (of_dict) {
         add_items(given, result);
       } else {
         auto pairs = tree_.items(given);
@@ -157,8 +172,9 @@ class Converter {
 
   // Text whose characters are the bytes.
   Value latin1(std::string_view view) {
-    text_.spend(view.size());
+    charge<std::byte>(sizeof(Value::Bytes), view.size());
     Value::Bytes result;
+    result.reserve(view.size());
     for (std::size_t i = 0; i < view.size(); ++i) {
       auto c = static_cast<unsigned char>(view[i]);
       if (c >= 0x80) {
@@ -171,8 +187,7 @@ class Converter {
   }
 
   const PickleTree& tree_;
-  Budget steps_;
-  Budget text_;
+  MemoryBudget& memory_;
 };
 
 bool key_is(const PickleTree& tree, Node key, std::string_view wanted) {

@@ -35,11 +35,12 @@ const Storage* Container::storage(Node persistent) const {
   return found != storages_.end() && found->first == persistent ? &found->second : nullptr;
 }
 
-std::unique_ptr<Container> open_container(const ByteSource& source, const Limits& limits) {
+std::unique_ptr<Container> open_container(const ByteSource& source, const Limits& limits,
+                                          std::shared_ptr<MemoryBudget> memory) {
   const std::string head = read_head(source);
-  if (is_zip(head)) return open_zip(source, limits);
-  if (is_stream(head)) return open_stream(source, limits);
-  if (is_tar(head)) return open_tar(source, limits);
+  if (is_zip(head)) return open_zip(source, limits, std::move(memory));
+  if (is_stream(head)) return open_stream(source, limits, std::move(memory));
+  if (is_tar(head)) return open_tar(source, limits, std::move(memory));
   throw Error(ErrorCode::kUnsupported, "this is no file of torch.save()");
 }
 
@@ -101,9 +102,17 @@ std::uint64_t natural(const PickleTree& tree, Node node, const char* what) {
   return static_cast<std::uint64_t>(tree.integer(node));
 }
 
-std::string read_pickle(const ByteSource& source, std::uint64_t offset, std::uint64_t end, std::uint64_t limit) {
+std::string_view shown_name(std::string_view name) {
+  std::size_t length = std::min<std::size_t>(name.size(), 1024);
+  // Not through the middle of a character.
+  while (length < name.size() && length > 0 && (static_cast<unsigned char>(name[length]) & 0xC0) == 0x80) --length;
+  return name.substr(0, length);
+}
+
+ChargedString read_pickle(const ByteSource& source, std::uint64_t offset, std::uint64_t end, std::uint64_t limit,
+                          MemoryBudget& memory) {
   const std::uint64_t most = std::min(end - offset, limit);
-  std::string bytes;
+  ChargedString bytes(memory);
   for (std::uint64_t window = std::min<std::uint64_t>(most, 4096);; window = std::min(most, window * 8)) {
     const std::size_t had = bytes.size();
     bytes.resize(static_cast<std::size_t>(window));

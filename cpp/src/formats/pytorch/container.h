@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "codec/memory_budget.h"
 #include "codec/pickle_vm.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/dtype.h"
@@ -29,15 +30,18 @@ struct Storage {
 
 // A tensor as the file describes it: elements of a storage, `strides` apart.
 struct TensorLayout {
+  explicit TensorLayout(MemoryBudget& memory) : shape(memory), strides(memory) {}
+
   DType dtype = DType::kU8;
   Storage storage;
   std::uint64_t offset = 0;  // in elements, as the strides
-  Shape shape;
-  Shape strides;
+  ChargedVector<std::uint64_t> shape;
+  ChargedVector<std::uint64_t> strides;
   bool conjugate = false;
   bool negate = false;
 };
 
+// Charges a budget, as long as it lives, for all that it keeps.
 class Container {
  public:
   virtual ~Container() = default;
@@ -50,24 +54,36 @@ class Container {
   // Finds and checks everything that the tree refers to. Called once, before the following.
   virtual void bind(const PickleTree& tree, const Options& options) = 0;
 
+  MemoryBudget& memory() const { return *memory_; }
+
   // What a persistent id stands for, or nullptr when it is something else.
   const Storage* storage(Node persistent) const;
   virtual const TensorLayout* tensor(Node) const { return nullptr; }
 
  protected:
-  std::string pickle_;
+  explicit Container(std::shared_ptr<MemoryBudget> memory)
+      : memory_(std::move(memory)), pickle_(*memory_), storages_(*memory_) {}
+
+  const std::shared_ptr<MemoryBudget> memory_;  // outlives what follows
+  ChargedString pickle_;
   std::uint64_t pickle_offset_ = 0;
   bool big_endian_ = false;
-  std::vector<std::pair<Node, Storage>> storages_;  // ascending
+  ChargedVector<std::pair<Node, Storage>> storages_;  // ascending
 };
 
 // Each throws kCorrupt, kLimit or kUnsupported. The source outlives the container.
-std::unique_ptr<Container> open_zip(const ByteSource& source, const Limits& limits);
-std::unique_ptr<Container> open_stream(const ByteSource& source, const Limits& limits);
-std::unique_ptr<Container> open_tar(const ByteSource& source, const Limits& limits);
+std::unique_ptr<Container> open_zip(const ByteSource& source, const Limits& limits,
+                                    std::shared_ptr<MemoryBudget> memory);
+std::unique_ptr<Container> open_stream(const ByteSource& source, const Limits& limits,
+                                       std::shared_ptr<MemoryBudget> memory);
+std::unique_ptr<Container> open_tar(const ByteSource& source, const Limits& limits,
+                                    std::shared_ptr<MemoryBudget> memory);
+// Needs no more than kChecksumMemory bytes of memory for a byte of the file.
 std::vector<StorageChecksum> read_zip_checksums(const ByteSource& source, const Limits& limits);
+inline constexpr std::uint64_t kChecksumMemory = 4;
 // Decides by the first bytes.
-std::unique_ptr<Container> open_container(const ByteSource& source, const Limits& limits);
+std::unique_ptr<Container> open_container(const ByteSource& source, const Limits& limits,
+                                          std::shared_ptr<MemoryBudget> memory);
 
 // ---- shared by them ------------------------------------------------------------------------------------------------
 
@@ -96,11 +112,16 @@ std::size_t persistent_count(const PickleTree& tree);
 // An integer that must not be negative.
 std::uint64_t natural(const PickleTree& tree, Node node, const char* what);
 
-// Keys of storages and tensors are numbers in decimal. One that is far longer is refused, because every reference to it
-// is looked up.
+// Keys of storages and tensors are numbers in decimal, and the folder of an archive has the name of a file. Longer ones
+// are refused, because every reference to a storage is looked up.
 inline constexpr std::size_t kMaxKeyBytes = 256;
 
+// A tensor's name as an error shows it: the beginning of one that is longer than any model has. Errors are copied, and
+// not charged to a budget.
+std::string_view shown_name(std::string_view name);
+
 // The pickle at `offset`, read as far as it goes and no further than `limit` bytes.
-std::string read_pickle(const ByteSource& source, std::uint64_t offset, std::uint64_t end, std::uint64_t limit);
+ChargedString read_pickle(const ByteSource& source, std::uint64_t offset, std::uint64_t end, std::uint64_t limit,
+                          MemoryBudget& memory);
 
 }  // namespace weightstore::pytorch

@@ -9,13 +9,6 @@
 namespace weightstore::pytorch {
 namespace {
 
-constexpr std::uint64_t kSteps = 1u << 20;
-constexpr std::uint64_t kStepsPerItem = 16;
-constexpr std::uint64_t kTensors = 1u << 16;
-constexpr std::uint64_t kTensorsPerObject = 4;
-constexpr std::uint64_t kNameBytes = 16u << 20;
-constexpr std::uint64_t kNameBytesPerByte = 16;
-
 GlobalKind called(const PickleTree& tree, Node object) {
   const Node callable = tree.callable(object);
   return tree.kind(callable) == PickleKind::kGlobal ? kind_of(tree.global_id(callable)) : GlobalKind::kOpaque;
@@ -37,14 +30,14 @@ std::optional<Node> state_dict_of(const PickleTree& tree, Node object) {
   return state;
 }
 
-std::set<std::string_view> texts_of(const PickleTree& tree, Node set) {
+ChargedSet<std::string_view> texts_of(const PickleTree& tree, Node set) {
+  ChargedSet<std::string_view> texts(tree.memory());
   if (tree.kind(set) == PickleKind::kObject) {
     const auto given = given_items(tree, set);  // builtins.set([...])
-    if (!given || tree.kind(*given) != PickleKind::kList) return {};
+    if (!given || tree.kind(*given) != PickleKind::kList) return texts;
     set = *given;
   }
-  std::set<std::string_view> texts;
-  std::set<Node> seen;
+  ChargedSet<Node> seen(tree.memory());
   auto items = tree.items(set);
   for (Node item; items.next(item);) {
     if (tree.kind(item) == PickleKind::kText && seen.insert(item).second) texts.insert(tree.text(item));
@@ -58,10 +51,11 @@ Flattener::Flattener(const PickleTree& tree, const Container& container, Visit v
     : tree_(tree),
       container_(container),
       visit_(std::move(visit)),
-      known_(tree.node_count(), 0),
-      steps_(kSteps, kStepsPerItem, tree.item_count()),
-      tensors_(kTensors, kTensorsPerObject, tree.object_count() + persistent_count(tree)),
-      name_bytes_(kNameBytes, kNameBytesPerByte, tree.length()) {}
+      name_(tree.memory()),
+      known_(tree.node_count(), 0, tree.memory()),
+      modules_(tree.memory()),
+      transient_(tree.memory()),
+      work_(tree.length()) {}
 
 void Flattener::run() {
   if (is_tensor(tree_, container_, tree_.root())) {
@@ -71,9 +65,10 @@ void Flattener::run() {
   }
 }
 
-// A name is made only for what has a tensor inside, and is counted with it: a long key may be shared as well.
+// A name is made only for what has a tensor inside. A long key may be shared, but the work of repeating it is bounded
+// by the memory of the tensors' names.
 void Flattener::descend(std::string_view key, Node node) {
-  steps_.spend();
+  work_.spend();
   if (!holds_tensor(node)) return;
   const std::size_t length = name_.size();
   const bool was_root = at_root_;
@@ -87,8 +82,6 @@ void Flattener::descend(std::string_view key, Node node) {
 
 void Flattener::walk(Node node) {
   if (is_tensor(tree_, container_, node)) {
-    tensors_.spend();
-    name_bytes_.spend(name_.size());
     visit_(name_, node);
     return;
   }
@@ -102,7 +95,7 @@ void Flattener::walk(Node node) {
     case PickleKind::kObject:
       return walk_object(node);
     default:
-      throw Error(ErrorCode::kUnsupported, "a tensor in a set, where it has no name").in_tensor(name_);
+      throw Error(ErrorCode::kUnsupported, "a tensor in a set, where it has no name").in_tensor(shown_name(name_));
   }
 }
 
@@ -117,19 +110,19 @@ void Flattener::walk_entry(Node key, Node value) {
     descend(tree_.text(key), value);
   } else if (tree_.kind(key) == PickleKind::kInt) {
     descend(std::to_string(tree_.integer(key)), value);
-  } else if (steps_.spend(); holds_tensor(value)) {
+  } else if (work_.spend(); holds_tensor(value)) {
     throw Error(ErrorCode::kUnsupported, "below it is a tensor under a key that is neither text nor an integer")
-        .in_tensor(name_);
+        .in_tensor(shown_name(name_));
   }
 }
 
-void Flattener::walk_mapping(Node node, const std::set<std::string_view>* left_out) {
+void Flattener::walk_mapping(Node node, const Texts* left_out) {
   auto items = tree_.items(node);
   for (Node key; items.next(key);) {
     Node value;
     items.next(value);
     if (left_out != nullptr && !left_out->empty() && tree_.kind(key) == PickleKind::kText) {
-      name_bytes_.spend(tree_.text(key).size());
+      work_.spend(tree_.text(key).size());
       if (left_out->contains(tree_.text(key))) continue;
     }
     walk_entry(key, value);
@@ -196,8 +189,10 @@ bool Flattener::walk_module(Node node) {
     if (tree_.kind(*part) != PickleKind::kDict) {
       walk_object(*part);  // an OrderedDict, before torch 2.0
     } else if (part == parts->buffers && parts->transient) {
-      const auto [texts, added] = transient_.try_emplace(*parts->transient);
-      if (added) texts->second = texts_of(tree_, *parts->transient);
+      auto texts = transient_.find(*parts->transient);
+      if (texts == transient_.end()) {
+        texts = transient_.emplace(*parts->transient, texts_of(tree_, *parts->transient)).first;
+      }
       walk_mapping(*part, &texts->second);
     } else {
       walk_mapping(*part);

@@ -4,15 +4,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
-#include <set>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "formats/pytorch/budget.h"
 #include "formats/pytorch/container.h"
+#include "formats/pytorch/work_budget.h"
 
 namespace weightstore::pytorch {
 
@@ -22,14 +18,15 @@ namespace weightstore::pytorch {
 // state_dict() does; of any other one only what it holds as a dict or a list.
 class Flattener {
  public:
-  using Visit = std::function<void(const std::string& name, Node tensor)>;
+  using Visit = std::function<void(std::string_view name, Node tensor)>;
 
   // `visit` is called for each name, in the order of the tree. A subtree that several names lead to is visited as
-  // often; throws kLimit when that gets out of hand.
+  // often; throws kLimit when that gets out of hand. What `visit` keeps of the names is its own to charge.
   Flattener(const PickleTree& tree, const Container& container, Visit visit);
   void run();
 
  private:
+  using Texts = ChargedSet<std::string_view>;
   // torch.nn.Module keeps its parts in three dicts, and the names of buffers that are not saved in a set.
   struct ModuleParts {
     std::optional<Node> parameters, buffers, modules, transient;
@@ -38,7 +35,7 @@ class Flattener {
   void walk(Node node);
   void walk_object(Node node);
   void walk_entry(Node key, Node value);
-  void walk_mapping(Node node, const std::set<std::string_view>* left_out = nullptr);
+  void walk_mapping(Node node, const Texts* left_out = nullptr);
   void walk_pairs(Node node);
   void walk_sequence(Node node);
   bool walk_module(Node node);
@@ -52,15 +49,13 @@ class Flattener {
   const PickleTree& tree_;
   const Container& container_;
   const Visit visit_;
-  std::string name_;
+  ChargedString name_;
   bool at_root_ = true;
-  std::vector<std::uint8_t> known_;  // by node: 0 unknown, 1 no tensor inside, 2 some
+  ChargedVector<std::uint8_t> known_;  // by node: 0 unknown, 1 no tensor inside, 2 some
   // By state and by set, which many modules may share: each is gone over once.
-  std::map<Node, ModuleParts> modules_;
-  std::map<Node, std::set<std::string_view>> transient_;
-  Budget steps_;
-  Budget tensors_;
-  Budget name_bytes_;
+  ChargedMap<Node, ModuleParts> modules_;
+  ChargedMap<Node, Texts> transient_;
+  WorkBudget work_;
 };
 
 }  // namespace weightstore::pytorch

@@ -1,13 +1,16 @@
 // A range of the result is cut into boxes of the index space. In each box the elements are visited in the order of the
 // file, innermost the dimension with the smallest stride, so that what lies together is read together, whatever order
-// it is wanted in: a transposed matrix is read row by row of the file and scattered.
+// it is wanted in: a transposed matrix is read row by row of the file and scattered. What a box repeats (a stride of 0)
+// is read once and copied from the result.
 
 #include "formats/pytorch/gather_source.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
+#include "codec/memory_budget.h"
 #include "weightstore/error.h"
 
 namespace weightstore::pytorch {
@@ -47,6 +50,28 @@ void scatter(std::uint64_t item, std::byte* out, std::uint64_t out_step, const s
       return scatter_items<8>(out, out_step, in, in_step, count);
     default:
       return scatter_items<16>(out, out_step, in, in_step, count);
+  }
+}
+
+// The first of `count` equal runs is there; the others follow, `step` apart.
+void repeat_run(std::byte* first, std::uint64_t run, std::uint64_t step, std::uint64_t count) {
+  if (step != run) {
+    for (std::uint64_t i = 1; i < count; ++i) std::memcpy(first + i * step, first, run);
+    return;
+  }
+  const std::uint64_t total = run * count;
+  for (std::uint64_t done = run; done < total;) {
+    const std::uint64_t n = std::min(done, total - done);
+    std::memcpy(first + done, first, n);
+    done += n;
+  }
+}
+
+// The same for what is not one run but a grid of them: runs at every position of `grid`.
+void repeat_grid(std::span<const Axis> grid, std::byte* first, std::uint64_t run, const Axis& repetition) {
+  if (grid.empty()) return repeat_run(first, run, repetition.out_step, repetition.count);
+  for (std::uint64_t i = 0; i < grid.back().count; ++i) {
+    repeat_grid(grid.first(grid.size() - 1), first + i * grid.back().out_step, run, repetition);
   }
 }
 
@@ -147,11 +172,25 @@ class GatherSource final : public ByteSource {
       out_step *= gather_.dims[i].size;
     }
     if (rows > 1) axes.push_back({rows, gather_.dims[depth - 1].stride * gather_.item, row * gather_.item});
+    const auto by_out_step = [](const Axis& a, const Axis& b) { return a.out_step < b.out_step; };
+    const auto first_repetition =
+        std::stable_partition(axes.begin(), axes.end(), [](const Axis& axis) { return axis.in_step != 0; });
+    std::vector<Axis> repetitions(first_repetition, axes.end());
+    axes.erase(first_repetition, axes.end());
     if (axes.empty()) axes.push_back({1, gather_.item, gather_.item});
-    // Repetitions come outermost: wrapping to the largest number, 0 - 1 does that.
-    std::stable_sort(axes.begin(), axes.end(),
-                     [](const Axis& a, const Axis& b) { return a.in_step - 1 < b.in_step - 1; });
+    std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.in_step < b.in_step; });
     copy_axes(axes, axes.size(), begin, out, scratch);
+
+    std::sort(repetitions.begin(), repetitions.end(), by_out_step);
+    std::sort(axes.begin(), axes.end(), by_out_step);
+    for (const Axis& repetition : repetitions) {
+      // Axes that leave no gap in the result are one run.
+      std::uint64_t run = gather_.item;
+      std::size_t dense = 0;
+      while (dense < axes.size() && axes[dense].out_step == run) run *= axes[dense++].count;
+      repeat_grid(std::span(axes).subspan(dense), out, run, repetition);
+      axes.insert(std::upper_bound(axes.begin(), axes.end(), repetition, by_out_step), repetition);
+    }
   }
 
   void copy_axes(const std::vector<Axis>& axes, std::size_t count, std::uint64_t begin, std::byte* out,
@@ -166,11 +205,6 @@ class GatherSource final : public ByteSource {
   // Elements evenly apart in the file.
   void copy_run(const Axis& axis, std::uint64_t begin, std::byte* out, std::vector<std::byte>& scratch) const {
     const std::uint64_t item = gather_.item;
-    if (axis.in_step == 0) {
-      std::array<std::byte, 16> element;
-      fetch(begin, {element.data(), item});
-      return scatter(item, out, axis.out_step, element.data(), 0, axis.count);
-    }
     if (axis.in_step == item && axis.out_step == item) return fetch(begin, {out, item * axis.count});
     const bool apart = axis.in_step - item >= kReadThrough;
     const std::uint64_t batch = apart ? 1 : std::max<std::uint64_t>(1, kScratchBytes / axis.in_step);
@@ -219,6 +253,13 @@ std::optional<std::uint64_t> gathered_from(const ByteSource& source) {
   const auto* gathered = dynamic_cast<const GatherSource*>(&source);
   if (gathered == nullptr) return std::nullopt;
   return gathered->begin();
+}
+
+std::uint64_t gather_source_bytes(std::size_t rank) {
+  constexpr std::uint64_t kControl = 32;                                     // of std::make_shared
+  constexpr std::uint64_t kPlace = 3 * sizeof(std::shared_ptr<ByteSource>);  // in an array that doubles
+  return MemoryBudget::block(sizeof(GatherSource) + kControl) + kPlace +
+         2 * MemoryBudget::block(rank * sizeof(Gather::Dim));  // before and after they are merged
 }
 
 std::shared_ptr<const ByteSource> gather_source(std::shared_ptr<const ByteSource> file, Gather gather) {

@@ -31,6 +31,9 @@ struct Gather {
 // be counted. Reads are as long as their elements lie together, and read through small gaps.
 std::shared_ptr<const ByteSource> gather_source(std::shared_ptr<const ByteSource> file, Gather gather);
 
+// Memory that a source of so many dimensions takes, with its place in a table.
+std::uint64_t gather_source_bytes(std::size_t rank);
+
 // Where in its file a source made by gather_source() has its first element; nullopt for any other source.
 std::optional<std::uint64_t> gathered_from(const ByteSource& source);
 

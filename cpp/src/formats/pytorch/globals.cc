@@ -1,6 +1,5 @@
 #include "formats/pytorch/globals.h"
 
-#include <set>
 #include <string_view>
 
 #include "weightstore/error.h"
@@ -175,7 +174,7 @@ bool is_pair(const PickleTree& tree, Node node) {
 }
 
 // Python 2 made an OrderedDict of a list of pairs, Python 3 makes an empty one. `seen` are lists that were gone over.
-bool is_list_of_pairs(const PickleTree& tree, Node node, std::set<Node>& seen) {
+bool is_list_of_pairs(const PickleTree& tree, Node node, ChargedSet<Node>& seen) {
   if (tree.kind(node) != PickleKind::kList) return false;
   if (!seen.insert(node).second) return true;
   auto items = tree.items(node);
@@ -191,7 +190,7 @@ bool is_latin1(const PickleTree& tree, Node node) {
   return text == "latin1" || text == "latin-1";
 }
 
-bool takes(const PickleTree& tree, GlobalKind kind, Node arguments, std::set<Node>& seen) {
+bool takes(const PickleTree& tree, GlobalKind kind, Node arguments, ChargedSet<Node>& seen) {
   const std::size_t count = tree.count(arguments);
   const auto is = [&](std::size_t i, PickleKind wanted) {
     return i < count && tree.kind(tree.item(arguments, i)) == wanted;
@@ -244,7 +243,7 @@ PickleGlobal TorchGlobals::lookup(std::string_view module, std::string_view name
 }
 
 void check_calls(const PickleTree& tree) {
-  std::set<Node> seen;
+  ChargedSet<Node> seen(tree.memory());
   for (std::size_t i = 0; i < tree.node_count(); ++i) {
     const auto node = static_cast<Node>(i);
     if (tree.kind(node) != PickleKind::kObject) continue;

@@ -1,7 +1,7 @@
-#include <string>
+#include <memory>
+#include <string_view>
 #include <utility>
 
-#include "formats/pytorch/budget.h"
 #include "formats/pytorch/config.h"
 #include "formats/pytorch/container.h"
 #include "formats/pytorch/flatten.h"
@@ -13,21 +13,18 @@
 namespace weightstore::pytorch {
 namespace {
 
-// Tensors may share the tuple that is their shape.
-constexpr std::uint64_t kDimensions = 1u << 20;
-constexpr std::uint64_t kDimensionsPerByte = 4;
-
 struct Opened {
   std::unique_ptr<Container> container;
   PickleTree tree;
 };
 
-Opened open(const ByteSource& source, const Limits& limits, const Options& options) {
-  Opened opened;
-  opened.container = open_container(source, limits);
-  const ConstBytes pickle = opened.container->pickle();
-  const std::uint64_t offset = opened.container->pickle_offset();
-  opened.tree = PickleTree::parse(pickle, TorchGlobals(options.opaque), {limits.pytorch_depth}, offset);
+Opened open(const ByteSource& source, const Limits& limits, const Options& options,
+            const std::shared_ptr<MemoryBudget>& memory) {
+  auto container = open_container(source, limits, memory);
+  const ConstBytes pickle = container->pickle();
+  const std::uint64_t offset = container->pickle_offset();
+  Opened opened{std::move(container),
+                PickleTree::parse(pickle, TorchGlobals(options.opaque), {limits.pytorch_depth, memory}, offset)};
   if (opened.tree.length() != pickle.size()) {
     throw Error(ErrorCode::kCorrupt,
                 std::to_string(pickle.size() - opened.tree.length()) + " bytes behind the pickle's STOP")
@@ -39,23 +36,23 @@ Opened open(const ByteSource& source, const Limits& limits, const Options& optio
 }
 
 TensorTable read(std::shared_ptr<const ByteSource> source, const Limits& limits, const Options& options) {
-  const Opened opened = open(*source, limits, options);
+  const auto memory = std::make_shared<MemoryBudget>(source->size());
+  // What is left is for the checksums, which are read when the table is there.
+  const MemoryLease checksums(*memory, kChecksumMemory * source->size());
+  const Opened opened = open(*source, limits, options, memory);
   TensorTable table;
   table.add_source(source);
-  TensorPlacer placer(table, std::move(source), opened.container->big_endian());
-  Budget dimensions(kDimensions, kDimensionsPerByte, opened.tree.length());
-  Flattener flattener(opened.tree, *opened.container, [&](const std::string& name, Node tensor) {
+  TensorPlacer placer(table, std::move(source), opened.container->big_endian(), *memory);
+  Flattener flattener(opened.tree, *opened.container, [&](std::string_view name, Node tensor) {
     try {
-      const TensorLayout layout = read_tensor(opened.tree, *opened.container, tensor, limits);
-      dimensions.spend(layout.shape.size());
-      placer.place(name, layout);
+      placer.place(name, read_tensor(opened.tree, *opened.container, tensor, limits));
     } catch (Error& error) {
-      error.in_tensor(name);
+      error.in_tensor(shown_name(name));
       throw;
     }
   });
   flattener.run();
-  table.finish();
+  placer.finish();
   return table;
 }
 
@@ -72,7 +69,7 @@ TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& l
 
 Value read_config(const ByteSource& source, std::string_view key, const Limits& limits, const Options& options) {
   try {
-    const Opened opened = open(source, limits, options);
+    const Opened opened = open(source, limits, options, std::make_shared<MemoryBudget>(source.size()));
     if (key.empty()) return to_value(opened.tree, opened.tree.root());
     const auto found = find_path(opened.tree, opened.tree.root(), key);
     if (found) return to_value(opened.tree, *found);

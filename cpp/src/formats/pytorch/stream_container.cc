@@ -2,7 +2,6 @@
 // the object, the keys of its storages), then every storage in the order of the keys: a count and that many elements.
 // How large an element is stands in the object alone, so the storages can be found only when its pickle is read.
 
-#include <map>
 #include <string>
 
 #include "codec/checked.h"
@@ -21,7 +20,8 @@ Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move
 
 class StreamContainer final : public Container {
  public:
-  StreamContainer(const ByteSource& source, const Limits& limits) : source_(source) {
+  StreamContainer(const ByteSource& source, const Limits& limits, std::shared_ptr<MemoryBudget> memory)
+      : Container(std::move(memory)), source_(source), keys_(*memory_), roots_(*memory_) {
     next(kSmallPickle);  // the magic number, which brought us here
     check_version();
     check_system();
@@ -33,7 +33,8 @@ class StreamContainer final : public Container {
   void bind(const PickleTree& tree, const Options& options) override {
     collect(tree, options);
     const TorchGlobals globals(Opaque::kError);
-    const PickleTree keys = PickleTree::parse(std::as_bytes(std::span(keys_)), globals, {}, position_ - keys_.size());
+    const PickleTree keys =
+        PickleTree::parse(std::as_bytes(std::span(keys_)), globals, {.memory = memory_}, position_ - keys_.size());
     if (keys.kind(keys.root()) != PickleKind::kList) throw corrupt("the keys of the storages are no list");
     auto items = keys.items(keys.root());
     for (Node item; items.next(item);) {
@@ -55,20 +56,21 @@ class StreamContainer final : public Container {
     bool placed = false;
   };
 
-  std::string next(std::uint64_t limit) {
-    std::string bytes = read_pickle(source_, position_, source_.size(), limit);
+  ChargedString next(std::uint64_t limit) {
+    ChargedString bytes = read_pickle(source_, position_, source_.size(), limit, *memory_);
     position_ += bytes.size();
     return bytes;
   }
 
-  PickleTree next_small(std::string& bytes) {
+  PickleTree next_small(ChargedString& bytes) {
     const std::uint64_t offset = position_;
     bytes = next(kSmallPickle);
-    return PickleTree::parse(std::as_bytes(std::span(bytes)), TorchGlobals(Opaque::kError), {}, offset);
+    return PickleTree::parse(std::as_bytes(std::span(bytes)), TorchGlobals(Opaque::kError), {.memory = memory_},
+                             offset);
   }
 
   void check_version() {
-    std::string bytes;
+    ChargedString bytes(*memory_);
     const PickleTree tree = next_small(bytes);
     if (tree.kind(tree.root()) != PickleKind::kInt) throw corrupt("the protocol version is no number");
     if (tree.integer(tree.root()) == kProtocolVersion) return;
@@ -77,7 +79,7 @@ class StreamContainer final : public Container {
   }
 
   void check_system() {
-    std::string bytes;
+    ChargedString bytes(*memory_);
     const PickleTree tree = next_small(bytes);
     if (tree.kind(tree.root()) != PickleKind::kDict) throw corrupt("the facts about the writing machine are no dict");
   }
@@ -147,14 +149,15 @@ class StreamContainer final : public Container {
 
   const ByteSource& source_;
   std::uint64_t position_ = 0;
-  std::string keys_;
-  std::map<std::string_view, Root> roots_;  // keys point into the object's pickle
+  ChargedString keys_;
+  ChargedMap<std::string_view, Root> roots_;  // keys point into the object's pickle
 };
 
 }  // namespace
 
-std::unique_ptr<Container> open_stream(const ByteSource& source, const Limits& limits) {
-  return std::make_unique<StreamContainer>(source, limits);
+std::unique_ptr<Container> open_stream(const ByteSource& source, const Limits& limits,
+                                       std::shared_ptr<MemoryBudget> memory) {
+  return std::make_unique<StreamContainer>(source, limits, std::move(memory));
 }
 
 }  // namespace weightstore::pytorch

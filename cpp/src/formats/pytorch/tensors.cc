@@ -1,5 +1,6 @@
 #include "formats/pytorch/tensors.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -119,7 +120,7 @@ class TensorReader {
   }
 
   TensorLayout dense(Node arguments) {
-    TensorLayout layout;
+    TensorLayout layout(tree_.memory());
     const Node storage = tree_.item(arguments, 0);
     require(tree_.kind(storage) == PickleKind::kPersistent);
     const Storage* found = container_.storage(storage);
@@ -132,7 +133,7 @@ class TensorReader {
     return layout;
   }
 
-  void read_numbers(Node node, Shape& out, const char* what) const {
+  void read_numbers(Node node, ChargedVector<std::uint64_t>& out, const char* what) const {
     if (called(tree_, node) == GlobalKind::kSize) node = tree_.item(tree_.arguments(node), 0);
     require(tree_.kind(node) == PickleKind::kTuple);
     if (tree_.count(node) > limits_.rank) {
@@ -217,18 +218,21 @@ void TensorPlacer::check_width(const TensorLayout& layout, std::uint64_t width) 
 void TensorPlacer::place(std::string_view name, const TensorLayout& layout) {
   const std::uint64_t item = item_bytes(layout.dtype);
   const std::uint64_t number = is_complex(layout.dtype) ? item / 2 : item;
-  Shape shape = layout.shape;
+  std::span<const std::uint64_t> dims = layout.shape;
   // torch counts pairs of 4-bit elements.
+  ChargedVector<std::uint64_t> shape(memory_);
   if (layout.dtype == DType::kF4) {
+    shape = layout.shape;
     if (shape.empty()) shape.push_back(1);
     const auto doubled = checked_mul(shape.back(), 2);
     if (!doubled) throw corrupt("a dimension of more than 2^64 elements");
     shape.back() = *doubled;
+    dims = shape;
   }
-  const auto nbytes = contiguous_bytes(layout.dtype, shape);
+  const auto nbytes = contiguous_bytes(layout.dtype, dims);
   if (!nbytes) throw Error(ErrorCode::kLimit, "a tensor of more than 2^64 bits");
-  TensorTable::NewTensor tensor{name, layout.dtype, shape, 0, layout.storage.begin, layout.storage.begin, {}, {}};
-  if (*nbytes == 0) return table_.add(tensor);
+  TensorTable::NewTensor tensor{name, layout.dtype, dims, 0, layout.storage.begin, layout.storage.begin, {}, {}};
+  if (*nbytes == 0) return add(tensor);
 
   const auto needed = needed_bytes(layout, item);
   if (!needed || *needed > layout.storage.nbytes) {
@@ -240,12 +244,14 @@ void TensorPlacer::place(std::string_view name, const TensorLayout& layout) {
   if (big_endian_) check_width(layout, number);
   tensor.begin = layout.storage.begin + layout.offset * item;
   tensor.end = tensor.begin + *nbytes;
-  if (is_contiguous(layout) && !swapped && !layout.conjugate && !layout.negate) return table_.add(tensor);
+  if (is_contiguous(layout) && !swapped && !layout.conjugate && !layout.negate) return add(tensor);
 
+  memory_.take(gather_source_bytes(layout.shape.size()));
   Gather gather;
   gather.begin = tensor.begin;
   gather.item = item;
   gather.swap = swapped ? number : 1;
+  gather.dims.reserve(layout.shape.size());
   for (std::size_t i = 0; i < layout.shape.size(); ++i) gather.dims.push_back({layout.shape[i], layout.strides[i]});
   if (layout.conjugate || layout.negate) {
     gather.sign = number;
@@ -256,7 +262,26 @@ void TensorPlacer::place(std::string_view name, const TensorLayout& layout) {
   tensor.source = table_.add_source(gather_source(file_, std::move(gather)));
   tensor.begin = 0;
   tensor.end = *nbytes;
+  add(tensor);
+}
+
+void TensorPlacer::add(const TensorTable::NewTensor& tensor) {
+  longest_name_ = std::max<std::uint64_t>(longest_name_, tensor.name.size());
+  const std::uint64_t growth = table_.bytes_to_add(tensor);
+  if (growth == 0) return table_.add(tensor);
+  MemoryLease lease(memory_, growth);
   table_.add(tensor);
+  lease.keep();
+  // Arrays that moved have left their old places.
+  const std::uint64_t now = table_.memory_bytes();
+  memory_.give_back(table_bytes_ + growth - now);
+  table_bytes_ = now;
+}
+
+void TensorPlacer::finish() {
+  // A name that comes twice is in the error, and in a copy of the error.
+  const MemoryLease lease(memory_, table_.bytes_to_finish() + 2 * longest_name_);
+  table_.finish();
 }
 
 }  // namespace weightstore::pytorch

@@ -14,16 +14,51 @@ namespace {
 
 constexpr std::uint64_t kSmallRecord = 64;
 constexpr int kNewestVersion = 10;
-// Of a compressed pickle; those of models with very many tensors shrink to a thirtieth.
-constexpr std::uint64_t kMaxGrowth = 128;
 
 Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
 
+ZipDirectory read_directory(const ByteSource& source, const Limits& limits, std::shared_ptr<MemoryBudget> memory) {
+  return ZipDirectory::read(source, {limits.pytorch_records, limits.pytorch_pickle_bytes}, std::move(memory));
+}
+
+// The folder that all records are below, with its slash; it has any name.
+std::string find_root(const ZipDirectory& directory) {
+  std::string root;
+  for (std::size_t i = 0; i < directory.size(); ++i) {
+    const std::string_view name = directory[i].name;
+    const std::size_t slash = name.find('/');
+    if (slash != std::string_view::npos && name.substr(slash + 1) == "data.pkl") root = name.substr(0, slash + 1);
+  }
+  if (root.empty()) {
+    throw Error(ErrorCode::kUnsupported,
+                "this is a ZIP archive without a data.pkl, so torch.save() did not write it; numpy.savez() may have");
+  }
+  if (root.size() > kMaxKeyBytes) throw corrupt("the folder of all records has a name of very many characters");
+  const std::string data = root + "data/";
+  for (std::size_t i = 0; i < directory.size(); ++i) {
+    const ZipRecord& record = directory[i];
+    if (!record.name.starts_with(root)) {
+      throw corrupt("record '" + printable(record.name) + "' lies outside of the folder '" + printable(root) + "'")
+          .at_offset(record.begin);
+    }
+    if (record.deflated && record.name.starts_with(data)) {
+      throw Error(ErrorCode::kUnsupported,
+                  "record '" + printable(record.name) + "' is compressed; torch.save() stores tensors as they are")
+          .at_offset(record.begin);
+    }
+  }
+  if (directory.find(root + "constants.pkl")) {
+    throw Error(ErrorCode::kUnsupported,
+                "this is a TorchScript archive, a program with its weights; load it with torch.jit.load() where it is "
+                "trusted and save its state_dict()");
+  }
+  return root;
+}
+
 class ZipContainer final : public Container {
  public:
-  ZipContainer(const ByteSource& source, const Limits& limits)
-      : directory_(ZipDirectory::read(source, {limits.pytorch_records, limits.pytorch_pickle_bytes})) {
-    find_root();
+  ZipContainer(const ByteSource& source, const Limits& limits, std::shared_ptr<MemoryBudget> memory)
+      : Container(memory), directory_(read_directory(source, limits, std::move(memory))), root_(find_root(directory_)) {
     check_version(source);
     read_byte_order(source);
     const std::size_t record = *directory_.find(root_ + "data.pkl");
@@ -31,28 +66,12 @@ class ZipContainer final : public Container {
       throw Error(ErrorCode::kLimit, "a pickle of " + std::to_string(directory_[record].size) +
                                          " bytes; the limit is " + std::to_string(limits.pytorch_pickle_bytes));
     }
-    if (directory_[record].deflated && directory_[record].size / kMaxGrowth > directory_[record].stored_size) {
-      throw Error(ErrorCode::kLimit, "a pickle of " + std::to_string(directory_[record].stored_size) +
-                                         " compressed bytes that grows to " + std::to_string(directory_[record].size));
-    }
     pickle_ = directory_.content(source, record);
     pickle_offset_ = directory_[record].begin;
   }
 
-  std::vector<StorageChecksum> checksums() const {
-    std::vector<StorageChecksum> result;
-    const std::string data = root_ + "data/";
-    for (std::size_t i = 0; i < directory_.size(); ++i) {
-      const ZipRecord& record = directory_[i];
-      if (!record.name.starts_with(data)) continue;
-      result.push_back({std::string(record.name), record.begin, record.end(), std::nullopt});
-      if (record.has_crc()) result.back().crc = record.crc;
-    }
-    return result;
-  }
-
   void bind(const PickleTree& tree, const Options& options) override {
-    std::vector<Use> uses(directory_.size());
+    ChargedVector<Use> uses(directory_.size(), *memory_);
     storages_.reserve(persistent_count(tree));
     std::string name = root_ + "data/";
     const std::size_t prefix = name.size();
@@ -90,39 +109,7 @@ class ZipContainer final : public Container {
     return storage;
   }
 
-  // All records are below one folder, which has any name.
-  void find_root() {
-    for (std::size_t i = 0; i < directory_.size(); ++i) {
-      const std::string_view name = directory_[i].name;
-      const std::size_t slash = name.find('/');
-      if (slash != std::string_view::npos && name.substr(slash + 1) == "data.pkl") root_ = name.substr(0, slash + 1);
-    }
-    if (root_.empty()) {
-      throw Error(ErrorCode::kUnsupported,
-                  "this is a ZIP archive without a data.pkl, so torch.save() did not write it; numpy.savez() may have");
-    }
-    const std::string data = root_ + "data/";
-    for (std::size_t i = 0; i < directory_.size(); ++i) {
-      const ZipRecord& record = directory_[i];
-      if (!record.name.starts_with(root_)) {
-        throw corrupt("record '" + printable(record.name) + "' lies outside of the folder '" + printable(root_) + "'")
-            .at_offset(record.begin);
-      }
-      if (record.deflated && record.name.starts_with(data)) {
-        throw Error(ErrorCode::kUnsupported,
-                    "record '" + printable(record.name) + "' is compressed; torch.save() stores tensors as they are")
-            .at_offset(record.begin);
-      }
-    }
-    if (directory_.find(root_ + "constants.pkl")) {
-      throw Error(
-          ErrorCode::kUnsupported,
-          "this is a TorchScript archive, a program with its weights; load it with torch.jit.load() where it is "
-          "trusted and save its state_dict()");
-    }
-  }
-
-  std::optional<std::string> small_record(const ByteSource& source, const char* name) const {
+  std::optional<ChargedString> small_record(const ByteSource& source, const char* name) const {
     const auto record = directory_.find(root_ + name);
     if (!record) return std::nullopt;
     if (directory_[*record].size > kSmallRecord) throw corrupt(std::string("record '") + name + "' is too long");
@@ -153,17 +140,28 @@ class ZipContainer final : public Container {
   }
 
   ZipDirectory directory_;
-  std::string root_;  // with its slash
+  const std::string root_;
 };
 
 }  // namespace
 
-std::unique_ptr<Container> open_zip(const ByteSource& source, const Limits& limits) {
-  return std::make_unique<ZipContainer>(source, limits);
+std::unique_ptr<Container> open_zip(const ByteSource& source, const Limits& limits,
+                                    std::shared_ptr<MemoryBudget> memory) {
+  return std::make_unique<ZipContainer>(source, limits, std::move(memory));
 }
 
 std::vector<StorageChecksum> read_zip_checksums(const ByteSource& source, const Limits& limits) {
-  return ZipContainer(source, limits).checksums();
+  const ZipDirectory directory = read_directory(source, limits, nullptr);
+  const std::string data = find_root(directory) + "data/";
+  std::vector<StorageChecksum> result;
+  result.reserve(directory.size());
+  for (std::size_t i = 0; i < directory.size(); ++i) {
+    const ZipRecord& record = directory[i];
+    if (!record.name.starts_with(data)) continue;
+    result.push_back({std::string(record.name), record.begin, record.end(), std::nullopt});
+    if (record.has_crc()) result.back().crc = record.crc;
+  }
+  return result;
 }
 
 }  // namespace weightstore::pytorch
