@@ -35,11 +35,10 @@ bool skips(ConstBytes bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   const bool well_formed = skips(bytes);
-  // No file is opened by way of a tree, so that trees may take more. A value takes sizeof(Value), and one byte can be a
-  // value; a list that grows has its old and its new memory at once. A key that is itself a map is encoded, to be
-  // compared with others, once for each of up to 128 maps around it.
-  constexpr Bounds::Factors kTree{
-      .peak = 3 * sizeof(Value), .allocated = 8 * CborCursor::kMaxDepth, .moved = 2048, .steps = 4096};
+  // No file is opened by way of a tree, so that trees may take more. An entry of two bytes is a pair of values and the
+  // encoding of a key, which is compared with those of other keys: 64 bytes, in lists that have their old and their new
+  // memory at once when they grow. A key that is itself a map is encoded once for each of up to 128 maps around it.
+  constexpr Bounds::Factors kTree{.peak = 96, .allocated = 8 * CborCursor::kMaxDepth, .moved = 2048, .steps = 4096};
   static constexpr std::string_view kZero("\0", 1);
   static Bounds decode("decode", kZero, [](std::string_view whole) { cbor_decode(bytes_of(whole)); }, kTree);
   static Bounds encode("encode", kZero, [](std::string_view) { cbor_encode(Value(0)); }, kTree);

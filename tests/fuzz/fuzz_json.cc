@@ -18,7 +18,9 @@ using weightstore::JsonCursor;
 using weightstore::Value;
 
 std::optional<Value> decode(std::string_view text) {
-  static Bounds bounds("decode", "0", weightstore::json_decode);
+  // The smallest text that is nested as deep as the limit.
+  static const std::string smallest = std::string(JsonCursor::kMaxDepth, '[') + std::string(JsonCursor::kMaxDepth, ']');
+  static Bounds bounds("decode", smallest, weightstore::json_decode);
   try {
     return bounds.run(text.size(), [&] { return weightstore::json_decode(text); });
   } catch (const Error& error) {

@@ -1,4 +1,4 @@
-// The mutator of .pt files. An archive stays an archive: its records are taken apart, one is changed, and they are put
+// The mutator of .pt files and of other ZIP archives. An archive stays an archive: its records are taken apart, one is changed, and they are put
 // together again with the sizes, checksums and directory that belong to them. The pickles in archives and streams are
 // changed instruction by instruction.
 
@@ -28,7 +28,7 @@ std::optional<std::vector<Record>> take_apart(std::string_view file, std::size_t
     const ZipDirectory directory = ZipDirectory::read(*source, {});
     for (std::size_t i = 0; i < directory.size(); ++i) {
       if (directory[i].size > 256 * max_size) return std::nullopt;
-      records.push_back({std::string(directory[i].name), directory.content(*source, i)});
+      records.push_back({std::string(directory[i].name), std::string(directory.content(*source, i))});
       if (directory[i].deflated) records.back().inflated_size = directory[i].size;
     }
   } catch (const weightstore::Error&) {

@@ -19,29 +19,20 @@ using weightstore::PickleInstruction;
 using weightstore::PickleOp;
 using weightstore::PickleScanner;
 
-// The instructions of a pickle, each as its bytes; what comes behind the last that can be told apart is one more.
-using Instructions = std::vector<std::string>;
+// Where the instructions of a pickle begin, and where the last of them ends. What comes behind the last instruction
+// that can be told apart counts as one more. Places, not copies: most of the time of a mutator would go into copies.
+using Places = std::vector<std::size_t>;
 
-Instructions split(std::string_view pickle) {
-  Instructions instructions;
+Places split(std::string_view pickle) {
+  Places places = {0};
   PickleScanner scanner(bytes_of(pickle));
-  std::size_t begin = 0;
   try {
-    while (scanner.next()) {
-      instructions.emplace_back(pickle.substr(begin, scanner.position() - begin));
-      begin = scanner.position();
-    }
+    while (scanner.next()) places.push_back(scanner.position());
   } catch (const weightstore::Error&) {
     // An instruction that is not read: the rest is left as it is.
   }
-  if (begin < pickle.size()) instructions.emplace_back(pickle.substr(begin));
-  return instructions;
-}
-
-std::string join(const Instructions& instructions) {
-  std::string pickle;
-  for (const std::string& instruction : instructions) pickle += instruction;
-  return pickle;
+  if (places.back() < pickle.size()) places.push_back(pickle.size());
+  return places;
 }
 
 // Puts `n` in place of a number operand. False for instructions that have none.
@@ -210,60 +201,66 @@ std::string neutral(Random& random, std::size_t room) {
 }
 
 // Repeats instructions; numbers in them may go up with each repetition, as those of the memo do.
-void repeat(Random& random, Instructions& instructions, std::size_t room) {
-  const std::size_t begin = random.below(instructions.size());
-  const std::size_t length = 1 + random.below(std::min<std::size_t>(instructions.size() - begin, 16));
-  const auto first = instructions.begin() + static_cast<std::ptrdiff_t>(begin);
-  const Instructions part(first, first + static_cast<std::ptrdiff_t>(length));
+std::string repeated(Random& random, std::string_view pickle, const Places& places, std::size_t first,
+                     std::size_t room) {
+  const std::size_t count = places.size() - 1 - first;
+  const std::size_t last = first + 1 + random.below(std::min<std::size_t>(count, 16));
   const std::uint64_t start = random.number();
   const std::uint64_t step = random.one_in(2) ? 0 : random.number();
-  const std::size_t count = random.repetitions(room / std::max<std::size_t>(join(part).size(), 1));
-  Instructions repeated;
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::string instruction : part) {
+  const std::size_t repetitions = random.repetitions(room / (places[last] - places[first]));
+  std::string result;
+  std::string instruction;
+  for (std::size_t i = 0; i < repetitions; ++i) {
+    for (std::size_t k = first; k < last; ++k) {
+      instruction = pickle.substr(places[k], places[k + 1] - places[k]);
       if (step != 0) set_number(instruction, start + i * step);
-      repeated.push_back(std::move(instruction));
+      result += instruction;
     }
   }
-  instructions.insert(first, repeated.begin(), repeated.end());
+  return result;
 }
 
 }  // namespace
 
 std::string mutate_pickle(Random& random, std::string pickle, std::size_t max_size) {
-  Instructions instructions = split(pickle);
-  if (instructions.size() < 2) instructions = {"\x80\2", "N", "."};
+  if (pickle.size() < 3) pickle = "\x80\2N.";
   const std::size_t room = max_size > pickle.size() ? max_size - pickle.size() : 0;
-  const std::size_t at = random.below(instructions.size());
-  const auto place = instructions.begin() + static_cast<std::ptrdiff_t>(at);
+  const Places places = split(pickle);
+  const std::size_t which = random.below(places.size() - 1);
+  const std::size_t begin = places[which];
+  const std::size_t length = places[which + 1] - begin;
+  std::string instruction = pickle.substr(begin, length);
   switch (random.below(8)) {
     case 0:
-      if (set_number(*place, random.number())) break;
-      [[fallthrough]];
+      if (!set_number(instruction, random.number())) instruction = mutate_bytes(instruction, length + room);
+      pickle.replace(begin, length, instruction);
+      break;
     case 1:
-      *place = mutate_bytes(*place, place->size() + room);
+      pickle.replace(begin, length, mutate_bytes(instruction, length + room));
       break;
     case 2:
-      instructions.erase(place);
+      pickle.erase(begin, length);
       break;
-    case 3:
-      std::swap(*place, instructions[random.below(instructions.size())]);
+    case 3: {  // moves it elsewhere
+      const std::size_t other = places[random.below(which + 1)];
+      pickle.erase(begin, length);
+      pickle.insert(other, instruction);
       break;
+    }
     case 4:
-      *place = value(random, room);
+      pickle.replace(begin, length, value(random, room));
       break;
     case 5:
-      repeat(random, instructions, room);
+      pickle.insert(begin, repeated(random, pickle, places, which, room));
       break;
     default:
-      instructions.insert(place + (random.one_in(2) ? 0 : 1), neutral(random, room));
+      pickle.insert(random.one_in(2) ? begin : begin + length, neutral(random, room));
   }
-  std::string result = join(instructions);
-  if (random.one_in(16)) return result;
-  if (!result.starts_with("\x80")) result.insert(0, "\x80\2");
-  // A STOP in the middle would hide what follows it from the machine; usually there is one, at the end.
-  if (!result.ends_with(".")) result += ".";
-  return result;
+  if (random.one_in(16)) return pickle;
+  if (!pickle.starts_with("\x80")) pickle.insert(0, "\x80\2");
+  // What follows a STOP is hidden from the machine; usually there is one, at the end.
+  if (!pickle.ends_with(".")) pickle += ".";
+  return pickle;
 }
 
 }  // namespace mutations

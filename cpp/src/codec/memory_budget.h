@@ -25,7 +25,7 @@ class MemoryBudget {
  public:
   static constexpr std::uint64_t kPerByte = 24;
   // What the smallest files need beyond that.
-  static constexpr std::uint64_t kConstant = 32u << 10;
+  static constexpr std::uint64_t kConstant = 12u << 10;
 
   explicit MemoryBudget(std::uint64_t file_bytes);
 
