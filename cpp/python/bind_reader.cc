@@ -108,9 +108,19 @@ std::size_t at(const Reader& reader, const py::str& name) {
   }
 }
 
+// Before memory is made for a tensor, or for a part of it.
+void check_expansion(const Reader& reader, std::size_t tensor, std::uint64_t bytes) {
+  try {
+    reader.check_expansion(bytes);
+  } catch (Error& error) {
+    error.in_tensor(reader.table().name(tensor));
+    throw;
+  }
+}
+
 py::bytes read_bytes(const Reader& reader, std::size_t tensor) {
   const std::uint64_t size = reader.table().nbytes(checked(reader, tensor));
-  reader.check_expansion(size);
+  check_expansion(reader, tensor, size);
   auto bytes = py::reinterpret_steal<py::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
   if (!bytes) throw py::error_already_set();
   const MutableBytes out(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr())), size);
@@ -124,10 +134,10 @@ using Dims = std::vector<std::tuple<std::uint64_t, std::int64_t, std::uint64_t>>
 Memory read_slice(const Reader& reader, std::size_t tensor, const Dims& dims, std::size_t nbytes) {
   std::vector<SliceDim> slice;
   for (const auto& [start, step, count] : dims) slice.push_back({start, step, count});
-  reader.check_expansion(nbytes);
+  check_expansion(reader, checked(reader, tensor), nbytes);
   py::gil_scoped_release nogil;
   Memory memory = allocate_memory(nbytes);
-  reader.read_slice(checked(reader, tensor), slice, MutableBytes(memory.data(), memory.size()));
+  reader.read_slice(tensor, slice, MutableBytes(memory.data(), memory.size()));
   return memory;
 }
 

@@ -60,9 +60,13 @@ struct ToPython {
   }
 };
 
-// Memory of the objects that to_python() makes, and of the values it makes them of, as CPython 3.11 and later allocate
-// it; a little more rather than less.
+// Memory of the objects that to_python() makes, as CPython allocates it on 64 bits, and of what a Value has on the
+// heap.
 struct PythonBytes {
+  static constexpr std::uint64_t kText = 48;  // std::string of a Value
+  static constexpr std::uint64_t kBox = 48;   // std::vector of a Value, and what its elements take beside themselves
+  static constexpr std::uint64_t kSmallDict = 5;
+
   std::uint64_t operator()(const Value::Null&) const { return 0; }
   std::uint64_t operator()(bool) const { return 0; }
   std::uint64_t operator()(std::int64_t v) const { return v >= -5 && v <= 256 ? 0 : 32; }
@@ -70,18 +74,26 @@ struct PythonBytes {
   std::uint64_t operator()(double) const { return 32; }
   std::uint64_t operator()(const std::string& v) const {
     const bool ascii = std::all_of(v.begin(), v.end(), [](char c) { return (c & 0x80) == 0; });
-    return 160 + v.capacity() + v.size() * (ascii ? 1 : 4);
+    const std::uint64_t here = kText + (v.size() < sizeof(v) / 2 ? 0 : v.capacity() + 16);
+    return here + (ascii ? 64 + v.size() : 96 + 4 * v.size());
   }
-  std::uint64_t operator()(const Value::Bytes& v) const { return 128 + 2 * v.size(); }
+  std::uint64_t operator()(const Value::Bytes& v) const { return kBox + v.size() + 64 + v.size(); }
   std::uint64_t operator()(const Value::List& v) const {
-    std::uint64_t bytes = 128 + v.size() * (sizeof(Value) + sizeof(PyObject*));
+    if (v.empty()) return 80;
+    std::uint64_t bytes = kBox + 88 + v.size() * (sizeof(Value) + sizeof(PyObject*));
     for (const Value& item : v) bytes += item.visit(*this);
     return bytes;
   }
   std::uint64_t operator()(const Value::Map& v) const {
-    std::uint64_t bytes = 384 + v.size() * (2 * sizeof(Value) + 112);
-    for (const auto& [key, item] : v) bytes += key.visit(*this) + item.visit(*this);
-    return bytes;
+    if (v.empty()) return 96;
+    // Large ones grow threefold, beside the table they grow out of; keys that are not text take more room.
+    std::uint64_t bytes = kBox + 2 * v.size() * sizeof(Value) + (v.size() <= kSmallDict ? 208 : 112 * v.size());
+    bool texts = true;
+    for (const auto& [key, item] : v) {
+      bytes += key.visit(*this) + item.visit(*this);
+      texts = texts && key.get_if<std::string>() != nullptr;
+    }
+    return bytes + (texts ? 0 : 48);
   }
 };
 

@@ -197,7 +197,7 @@ TEST(memory_is_charged_to_a_budget) {
   // A file that holds the pickle compressed.
   const Error error = CHECK_THROWS(Error, parse(budget(10'000)));
   CHECK(error.code() == ErrorCode::kLimit);
-  CHECK(error.message().find("a file of 10000 bytes may take 272768") != std::string::npos);
+  CHECK(error.message().find("a file of 10000 bytes may take 256384") != std::string::npos);
   const auto enough = budget(pickle.size());
   {
     const PickleTree tree = parse(enough);

@@ -144,6 +144,14 @@ TEST(entries_of_a_tar_archive_are_read_together) {
   CHECK(source->reads < 50);
 }
 
+TEST(headers_of_small_records_are_read_together) {
+  std::vector<zip_files::Record> records = {{"a/data.pkl", "\x80\2N."}, {"a/version", "3"}};
+  for (int i = 0; i < 10'000; ++i) records.push_back({"a/data/" + std::to_string(i), std::string(16, 'x')});
+  const auto source = std::make_shared<CountedSource>(zip_files::archive(records));
+  CHECK_EQ(pytorch::read_table(source).size(), 0u);
+  CHECK(source->reads < 50);
+}
+
 TEST(what_a_tensor_repeats_is_read_once) {
   const std::string data = "0123456789";
   for (const auto& dims : {std::vector<pytorch::Gather::Dim>{{1000, 0}, {4, 1}},

@@ -109,4 +109,7 @@ def test_a_tensor_that_repeats_few_bytes_is_not_unfolded_without_measure(testdat
         for read in (handle.numpy, handle.torch, handle.bytes, file.load, part.numpy, part.torch, part.bytes):
             with pytest.raises(weightstore.LimitError, match="repeat"):
                 read()
+        with pytest.raises(weightstore.LimitError) as caught:
+            part.numpy()
+        assert caught.value.tensor == name
         assert handle[:10].numpy().size == 10

@@ -25,14 +25,18 @@ class MemoryBudget {
  public:
   static constexpr std::uint64_t kPerByte = 24;
   // What the smallest files need beyond that.
-  static constexpr std::uint64_t kConstant = 12u << 10;
+  static constexpr std::uint64_t kConstant = 16u << 10;
 
   explicit MemoryBudget(std::uint64_t file_bytes);
 
   // Throws Error(kLimit) with both numbers, and charges nothing, when `bytes` more are not allowed.
   void take(std::uint64_t bytes) {
-    if (bytes > allowed_ - used_) refuse(bytes);
+    require(bytes);
     used_ += bytes;
+  }
+  // The same without charging anything.
+  void require(std::uint64_t bytes) const {
+    if (bytes > allowed_ - used_) refuse(bytes);
   }
   void give_back(std::uint64_t bytes) noexcept { used_ -= bytes; }
 

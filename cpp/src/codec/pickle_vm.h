@@ -220,7 +220,7 @@ class PickleTree {
 // Parses pickles that follow one another, as PickleTree::parse() does, without new memory for each.
 class PickleParser {
  public:
-  // The globals outlive the parser.
+  // The globals outlive the parser; `limits.memory` is not null.
   PickleParser(const PickleGlobals& globals, PickleLimits limits);
 
   // Valid until the next call.

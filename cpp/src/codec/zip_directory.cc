@@ -200,22 +200,52 @@ Entry read_entry(ConstBytes directory, std::size_t& at, std::uint64_t offset) {
   return entry;
 }
 
+// Reads the headers of records in the order of the file: one by one where large records lie between them, many at a
+// time where the records are small.
+class HeaderReader {
+ public:
+  HeaderReader(const ByteSource& source, MemoryBudget& memory) : source_(source), window_(memory) {}
+
+  // Bytes of the file, which the caller knows to be there. Valid until the next call.
+  ConstBytes at(std::uint64_t offset, std::size_t size) {
+    const std::uint64_t window_end = begin_ + window_.size();
+    if (offset < begin_ || offset + size > window_end) {
+      const bool near = offset >= begin_ && offset <= window_end + kLeast;
+      ahead_ = near ? std::clamp(2 * ahead_, kLeast, kMost) : 0;
+      begin_ = offset;
+      window_.resize(
+          static_cast<std::size_t>(std::min(std::max<std::uint64_t>(size, ahead_), source_.size() - offset)));
+      source_.read_at(offset, window_);
+    }
+    return ConstBytes(window_).subspan(static_cast<std::size_t>(offset - begin_), size);
+  }
+
+ private:
+  static constexpr std::uint64_t kLeast = 4u << 10;
+  static constexpr std::uint64_t kMost = 64u << 10;
+
+  const ByteSource& source_;
+  std::uint64_t begin_ = 0;
+  std::uint64_t ahead_ = 0;
+  ChargedVector<std::byte> window_;
+};
+
 // The local header repeats the entry; the data begins behind it.
-void read_local(const ByteSource& source, Entry& entry, ChargedVector<std::byte>& buffer) {
+void read_local(std::uint64_t file_size, Entry& entry, HeaderReader& headers) {
   ZipRecord& record = entry.record;
   const auto disagree = [&](const char* what) {
     return corrupt("record '" + printable(record.name) + "': its own header and the directory disagree about " + what)
         .at_offset(entry.local);
   };
-  buffer.resize(kLocalBytes + record.name.size());
-  const auto end = checked_add(entry.local, buffer.size());
-  if (!end || *end > source.size()) throw disagree("where it is");
-  source.read_at(entry.local, buffer);
-  const Fields fields{buffer.data()};
+  const std::size_t size = kLocalBytes + record.name.size();
+  const auto end = checked_add(entry.local, size);
+  if (!end || *end > file_size) throw disagree("where it is");
+  const ConstBytes header = headers.at(entry.local, size);
+  const Fields fields{header.data()};
   if (fields.u32(0) != kLocalSignature) throw disagree("where it is");
   if (fields.u16(6) != entry.flags) throw disagree("its flags");
   if (fields.u16(8) != entry.method) throw disagree("how it is compressed");
-  const std::string_view name(reinterpret_cast<const char*>(buffer.data()) + kLocalBytes, record.name.size());
+  const std::string_view name(reinterpret_cast<const char*>(header.data()) + kLocalBytes, record.name.size());
   if (fields.u16(26) != record.name.size() || name != record.name) throw disagree("its name");
   // With a descriptor these come behind the data, and are left out here.
   const bool omitted = (entry.flags & kDescriptorFlag) != 0;
@@ -274,10 +304,10 @@ ZipDirectory ZipDirectory::read(const ByteSource& source, const Limits& limits, 
   if ((entries.empty() ? end.directory_begin : entries.front().local) != 0) {
     throw corrupt("bytes before the first record of the ZIP archive").at_offset(0);
   }
-  ChargedVector<std::byte> buffer(*memory);
+  HeaderReader headers(source, *memory);
   result.records_.reserve(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    read_local(source, entries[i], buffer);
+    read_local(source.size(), entries[i], headers);
     check_gap(entries[i], i + 1 < entries.size() ? entries[i + 1].local : end.directory_begin);
     result.records_.push_back(entries[i].record);
   }
@@ -313,7 +343,7 @@ std::optional<std::size_t> ZipDirectory::find(std::string_view name) const {
 ChargedString ZipDirectory::content(const ByteSource& source, std::size_t number) const {
   const ZipRecord& record = records_[number];
   const auto writable = [](ChargedString& text) { return std::as_writable_bytes(std::span(text)); };
-  MemoryLease(*memory_, record.size);  // refuses sizes that no string can have
+  memory_->require(record.size);  // a string has other words for sizes that are out of the question
   ChargedString bytes(static_cast<std::size_t>(record.size), '\0', *memory_);
   if (record.deflated) {
     ChargedString compressed(static_cast<std::size_t>(record.stored_size), '\0', *memory_);
