@@ -1,9 +1,9 @@
 #include "renamed_tensors.h"
 
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
+#include "name_set.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
 
@@ -16,12 +16,11 @@ RenamedTensors rename_tensors(const TensorTable& table, const NameHooks& hooks) 
     result.numbers.push_back(i);
     result.names.push_back(hooks.rename ? hooks.rename(table.name(i)) : std::string(table.name(i)));
   }
-  std::unordered_map<std::string_view, std::size_t> seen;
-  seen.reserve(result.names.size());
+  NameSet seen(result.names.size(), [&](std::size_t i) { return std::string_view(result.names[i]); });
   for (std::size_t i = 0; i < result.names.size(); ++i) {
-    const auto [other, added] = seen.emplace(result.names[i], i);
-    if (added) continue;
-    throw Error(ErrorCode::kInvalidArgument, "'" + printable(table.name(result.numbers[other->second])) + "' and '" +
+    const auto other = seen.add(i);
+    if (!other) continue;
+    throw Error(ErrorCode::kInvalidArgument, "'" + printable(table.name(result.numbers[*other])) + "' and '" +
                                                  printable(table.name(result.numbers[i])) +
                                                  "' would both have this name; rename or leave out one of them")
         .in_tensor(result.names[i]);

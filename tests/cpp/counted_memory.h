@@ -13,6 +13,7 @@ namespace counted_memory {
 
 inline std::atomic<std::size_t> live{0};
 inline std::atomic<std::size_t> peak{0};
+inline std::atomic<std::size_t> total{0};  // of all allocations, whether they are freed or not
 
 // The most memory that was live while `operation` ran, beside what was there before.
 template <class Operation>
@@ -29,7 +30,9 @@ std::size_t peak_of(Operation operation) {
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   void* memory = std::malloc(size);
   if (memory == nullptr) return nullptr;
-  const std::size_t live = counted_memory::live += malloc_usable_size(memory);
+  const std::size_t usable = malloc_usable_size(memory);
+  counted_memory::total += usable;
+  const std::size_t live = counted_memory::live += usable;
   if (live > counted_memory::peak) counted_memory::peak = live;
   return memory;
 }

@@ -145,7 +145,8 @@ TEST(fields_of_a_tensor) {
         R"("dtype":"U8","shape":[4],"data_offsets":[0])", R"("dtype":"U8","shape":[4],"data_offsets":[])",
         R"("dtype":"U8","shape":[4],"data_offsets":[0,4,4])", R"("dtype":"U8","shape":[4],"data_offsets":{"0":4})",
         R"("dtype":"U8","shape":[4],"data_offsets":[0,4],"x":[1e400])",
-        R"("dtype":"U8","shape":[4],"data_offsets":[0,4],"x":)", R"("dtype":"U8","shape":[4],"data_offsets":[0,4],)"}) {
+        R"("dtype":"U8","shape":[4],"data_offsets":[0,4],"x":)", R"("dtype":"","shape":[4],"data_offsets":[0,4])",
+        R"("dtype":"U8","shape":[4],"data_offsets":[0,4],)"}) {
     CHECK(corrupt(one(fields), data));
   }
   for (const char* tensor : {R"(["U8",[4],[0,4]])", "null", "1", "\"U8\"", "[]"}) {

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "bounds.h"
 #include "formats/burnpack/quant_cbor.h"
 #include "fuzzing.h"
+#include "hex.h"
 #include "weightstore/burnpack.h"
 #include "weightstore/error.h"
 
@@ -60,14 +62,13 @@ Writer contents_of(const TensorTable& table) {
     writer.add({info.name, info.dtype, info.shape, resident_bytes(view.bytes, view.owner), info.param_id, info.quant});
   }
   if (table.has_metadata()) writer.set_metadata(table.metadata());
-  for (std::size_t i = 0; i < table.scalars().size(); ++i) {
-    writer.set_scalar(table.scalars().name(i), table.scalars().value(i));
-  }
+  writer.set_scalars(table.scalars());
   return writer;
 }
 
-std::string write(const Writer& contents, BurnCompat compat) {
-  const Layout layout = burnpack::plan(contents, compat);
+std::string write(const Writer& contents, BurnCompat compat, std::size_t input_size) {
+  static Bounds bounds("plan", "", [](std::string_view) { burnpack::plan(Writer(), BurnCompat::k022); });
+  const Layout layout = bounds.run(input_size, [&] { return burnpack::plan(contents, compat); });
   std::string file = layout.header;
   file.resize(static_cast<std::size_t>(layout.file_size), '\0');
   for (const Layout::Placement& placement : layout.placements) {
@@ -107,16 +108,16 @@ void check_same(const TensorTable& a, const TensorTable& b, BurnCompat compat) {
   }
 }
 
-TensorTable read(const std::string& file) {
-  return burnpack::read_table(memory_source(std::as_bytes(std::span(file))));
-}
+TensorTable read(std::string_view file) { return burnpack::read_table(memory_source(bytes_of(file))); }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const std::string smallest = burnpack::plan(Writer(), BurnCompat::k022).header;
+  static Bounds bounds("open", smallest, [](std::string_view file) { return read(file); });
   TensorTable table;
   try {
-    table = burnpack::read_table(memory_source({reinterpret_cast<const std::byte*>(data), size}));
+    table = bounds.run(size, [&] { return read({reinterpret_cast<const char*>(data), size}); });
   } catch (const Error& error) {
     require(error.format() == Format::kBurnpack);
     require(error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kLimit ||
@@ -131,7 +132,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const BurnCompat compat : {BurnCompat::k020, BurnCompat::k021, BurnCompat::k022}) {
     std::string file;
     try {
-      file = write(contents, compat);
+      file = write(contents, compat, size);
     } catch (const Error& error) {
       // Older releases lack some types and schemes; the newest has them all.
       require(error.code() == ErrorCode::kInvalidArgument && compat != BurnCompat::k022);
@@ -139,7 +140,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     const TensorTable again = read(file);
     check_same(table, again, compat);
-    require(write(contents_of(again), compat) == file);
+    require(write(contents_of(again), compat, size) == file);
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "bounds.h"
 #include "codec/json.h"
 #include "codec/utf8.h"
 #include "fuzzing.h"
@@ -17,8 +18,11 @@ using weightstore::JsonCursor;
 using weightstore::Value;
 
 std::optional<Value> decode(std::string_view text) {
+  // The smallest text that is nested as deep as the limit.
+  static const std::string smallest = std::string(JsonCursor::kMaxDepth, '[') + std::string(JsonCursor::kMaxDepth, ']');
+  static Bounds bounds("decode", smallest, weightstore::json_decode);
   try {
-    return weightstore::json_decode(text);
+    return bounds.run(text.size(), [&] { return weightstore::json_decode(text); });
   } catch (const Error& error) {
     require(error.offset().has_value() && *error.offset() <= text.size());
     return std::nullopt;
@@ -27,11 +31,15 @@ std::optional<Value> decode(std::string_view text) {
 
 // The text of the one value in `text`, nullopt when the cursor refuses it.
 std::optional<std::string_view> skip(std::string_view text) {
-  try {
-    JsonCursor cursor(text);
+  const auto walk = [](std::string_view whole) {
+    JsonCursor cursor(whole);
     const std::string_view value = cursor.skip_value();
     cursor.expect_end();
     return value;
+  };
+  static Bounds bounds("walk", "0", walk);
+  try {
+    return bounds.run(text.size(), [&] { return walk(text); });
   } catch (const Error& error) {
     require(error.offset().has_value() && *error.offset() <= text.size());
     return std::nullopt;
@@ -51,7 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   require(skipped.has_value() && weightstore::is_utf8(*skipped));
   require(decode(*skipped) == value);
-  const std::string encoded = weightstore::json_encode(*value);
+  static Bounds bounds("encode", "0", [](std::string_view) { return weightstore::json_encode(Value(0)); });
+  const std::string encoded = bounds.run(size, [&] { return weightstore::json_encode(*value); });
   const std::optional<Value> again = decode(encoded);
   require(again.has_value() && *again == *value);
   require(weightstore::json_encode(*again) == encoded);

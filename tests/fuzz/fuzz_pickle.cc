@@ -4,14 +4,18 @@
 #include <cstdint>
 #include <string>
 
+#include "bounds.h"
 #include "codec/pickle_ops.h"
 #include "codec/pickle_vm.h"
 #include "formats/pytorch/config.h"
 #include "formats/pytorch/globals.h"
 #include "fuzzing.h"
+#include "hex.h"
 #include "weightstore/error.h"
 
+using namespace std::literals;
 using namespace weightstore;
+using pytorch::to_value;
 
 namespace {
 
@@ -32,17 +36,36 @@ void check_nodes(const PickleTree& tree) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  // The smallest pickles: a dict with an object in it, and one that is nested as deep as the limit.
+  static const std::string smallest[] = {"\x80\2}K\0ccollections\nOrderedDict\n)Rs."s,
+                                         "\x80\2N" + std::string(PickleLimits().depth - 1, '\x85') + "."};
+  static const auto parse = [](std::string_view pickle) {
+    return PickleTree::parse(bytes_of(pickle), pytorch::TorchGlobals(Opaque::kError));
+  };
+  static const PickleTree trees[] = {parse(smallest[0]), parse(smallest[1])};
+  static Bounds parsing("parse", "", [](std::string_view) {
+    for (const std::string& pickle : smallest) parse(pickle);
+  });
+  static Bounds checking("check calls", "", [](std::string_view) {
+    for (const PickleTree& tree : trees) pytorch::check_calls(tree);
+  });
+  static Bounds unfolding("unfold", "", [](std::string_view) {
+    for (const PickleTree& tree : trees) to_value(tree, tree.root());
+  });
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   for (const Opaque opaque : {Opaque::kError, Opaque::kSkip}) {
     try {
-      const PickleTree tree = PickleTree::parse(bytes, pytorch::TorchGlobals(opaque));
+      const PickleTree tree =
+          parsing.run(size, [&] { return PickleTree::parse(bytes, pytorch::TorchGlobals(opaque)); });
       require(tree.length() <= size && pickle_length(bytes) == tree.length());
       check_nodes(tree);
-      pytorch::check_calls(tree);
-      pytorch::to_value(tree, tree.root());
+      checking.run(size, [&] { pytorch::check_calls(tree); });
+      unfolding.run(size, [&] { return to_value(tree, tree.root()); });
       pytorch::find_path(tree, tree.root(), "a.0.b");
+      break;
     } catch (const Error& error) {
       require(expected(error));
+      if (error.code() != ErrorCode::kUnsupported) break;  // what kSkip might pass over
     }
   }
   return 0;

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "bounds.h"
 #include "codec/json.h"
 #include "fuzzing.h"
 #include "weightstore/error.h"
@@ -15,8 +16,9 @@ namespace {
 using namespace weightstore;
 
 std::optional<safetensors::ShardIndex> parse(std::string_view json) {
+  static Bounds bounds("parse", R"({"weight_map":{}})", safetensors::parse_index);
   try {
-    return safetensors::parse_index(json);
+    return bounds.run(json.size(), [&] { return safetensors::parse_index(json); });
   } catch (const Error& error) {
     require(error.code() == ErrorCode::kCorrupt);
     require(error.format() == Format::kSafetensorsIndex);
@@ -39,7 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   JsonCursor metadata(index->metadata_json);
   require(metadata.skip_value().front() == '{');
 
-  const std::string written = safetensors::write_index(map, 7, nullptr);
+  static Bounds bounds("write", "", [](std::string_view) { safetensors::write_index({}, 7, nullptr); });
+  const std::string written = bounds.run(size, [&] { return safetensors::write_index(map, 7, nullptr); });
   const auto again = parse(written);
   require(again.has_value() && again->weight_map.size() == map.size());
   for (std::size_t i = 0; i < map.size(); ++i) {

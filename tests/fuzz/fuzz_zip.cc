@@ -4,16 +4,27 @@
 #include <cstdint>
 #include <string>
 
+#include "bounds.h"
 #include "codec/zip_directory.h"
 #include "fuzzing.h"
+#include "hex.h"
 #include "weightstore/error.h"
 
 using namespace weightstore;
 
+namespace {
+
+ZipDirectory open(ConstBytes bytes) { return ZipDirectory::read(*memory_source(bytes), {}); }
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto source = memory_source({reinterpret_cast<const std::byte*>(data), size});
+  static Bounds bounds("open", std::string_view("PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22),
+                       [](std::string_view smallest) { open(bytes_of(smallest)); });
+  const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
+  const auto source = memory_source(bytes);
   try {
-    const ZipDirectory directory = ZipDirectory::read(*source, {});
+    const ZipDirectory directory = bounds.run(size, [&] { return open(bytes); });
     std::uint64_t end = 0;
     for (std::size_t i = 0; i < directory.size(); ++i) {
       const ZipRecord& record = directory[i];

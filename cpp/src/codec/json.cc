@@ -3,10 +3,10 @@
 #include <array>
 #include <charconv>
 #include <limits>
-#include <unordered_set>
 #include <utility>
 
 #include "codec/utf8.h"
+#include "name_set.h"
 #include "weightstore/error.h"
 
 namespace weightstore {
@@ -183,11 +183,18 @@ Value JsonCursor::number_value(std::string_view number) const {
   return Value(d);
 }
 
-std::string_view JsonCursor::skip_value() {
+std::string_view JsonCursor::walk_value(Counts* counts) {
   const char first = peek();
   const std::size_t begin = at_;
   // An explicit stack of what is open, one bit each, so that depth costs no call frames.
   std::array<bool, kMaxDepth + 1> is_object{};
+  std::array<std::size_t, kMaxDepth + 1> container;  // its number; only set where they are counted
+  const auto opened = [&](bool object) {
+    is_object[static_cast<std::size_t>(depth_)] = object;
+    if (counts == nullptr) return;
+    container[static_cast<std::size_t>(depth_)] = counts->size();
+    counts->push_back(0);
+  };
   const int bottom = depth_;
   std::string scratch;
   std::string_view key;
@@ -197,11 +204,11 @@ std::string_view JsonCursor::skip_value() {
     switch (c) {
       case '{':
         begin_object();
-        is_object[static_cast<std::size_t>(depth_)] = true;
+        opened(true);
         break;
       case '[':
         begin_array();
-        is_object[static_cast<std::size_t>(depth_)] = false;
+        opened(false);
         break;
       case '"': {
         const std::string_view body = string_body(escaped);
@@ -225,7 +232,10 @@ std::string_view JsonCursor::skip_value() {
         number_text();
     }
     while (depth_ > bottom) {
-      if (is_object[static_cast<std::size_t>(depth_)] ? next_key(key, scratch) : next_element()) break;
+      const auto level = static_cast<std::size_t>(depth_);
+      if (!(is_object[level] ? next_key(key, scratch) : next_element())) continue;
+      if (counts != nullptr) ++(*counts)[container[level]];
+      break;
     }
     if (depth_ == bottom) break;
     c = peek();
@@ -233,25 +243,36 @@ std::string_view JsonCursor::skip_value() {
   return text_.substr(begin, at_ - begin);
 }
 
+std::string_view JsonCursor::skip_value() { return walk_value(nullptr); }
+
 Value JsonCursor::read_value() {
+  Counts counts;
+  if (peek() == '{' || peek() == '[') JsonCursor(*this).walk_value(&counts);
+  const std::uint32_t* next = counts.data();
+  return build_value(next);
+}
+
+Value JsonCursor::build_value(const std::uint32_t*& counts) {
   std::string scratch;
   switch (peek()) {
     case '{': {
       begin_object();
       Value::Map map;
-      std::unordered_set<std::string> seen;
+      map.reserve(*counts);
+      NameSet seen(*counts++, [&](std::size_t i) { return std::string_view(*map[i].first.get_if<std::string>()); });
       std::string_view key;
       for (std::size_t at = at_; next_key(key, scratch); at = at_) {
-        if (!seen.emplace(key).second) fail_at(at, "duplicate key '" + printable(key) + "'");
-        std::string name(key);
-        map.emplace_back(Value(std::move(name)), read_value());
+        map.emplace_back(std::string(key), Value());
+        if (seen.add(map.size() - 1)) fail_at(at, "duplicate key '" + printable(key) + "'");
+        map.back().second = build_value(counts);
       }
       return Value(std::move(map));
     }
     case '[': {
       begin_array();
       Value::List list;
-      while (next_element()) list.push_back(read_value());
+      list.reserve(*counts++);
+      while (next_element()) list.push_back(build_value(counts));
       return Value(std::move(list));
     }
     case '"':

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "weightstore/value.h"
 
@@ -91,6 +92,14 @@ class JsonCursor {
   std::string_view string_body(bool& escaped);
   void unescape(std::string_view body, std::size_t body_offset, std::string* out) const;
   Value number_value(std::string_view number) const;
+
+  // How many elements the arrays and objects inside of a value have, in the order in which they begin. Trees are built
+  // with exactly the room they need: a vector that grows would take up to three times as much.
+  using Counts = std::vector<std::uint32_t>;
+  // Checks one value; fills `counts` unless it is nullptr.
+  std::string_view walk_value(Counts* counts);
+  // `counts` are those of a value that walk_value() found right; advances it.
+  Value build_value(const std::uint32_t*& counts);
 
   std::string_view text_;
   std::size_t at_ = 0;

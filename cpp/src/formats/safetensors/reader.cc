@@ -138,8 +138,8 @@ class HeaderParser {
   bool read_usual_dtype(DType& dtype) {
     const std::string_view ahead = cursor_.rest().substr(0, kLongestDType + 1);
     const std::string_view type = ahead.substr(0, ahead.find('"'));
-    // Most tensors have the type of the one before.
-    if (type != last_type_) {
+    // Most tensors have the type of the one before. Before the first there is none, which the empty text is not.
+    if (type.empty() || type != last_type_) {
       const auto found = dtype_from_name(type);
       if (!found || !in_safetensors(*found)) return false;
       last_type_ = type;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "codec/json.h"
 #include "codec/utf8.h"
 #include "formats/safetensors/header.h"
+#include "name_set.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
 
@@ -50,11 +50,12 @@ void check_tensors(const Writer& contents) {
   if (contents.scalars().size() > 0) {
     throw Error(ErrorCode::kUnsupported, "SafeTensors has no scalars; write Burnpack, or keep them as metadata");
   }
-  std::unordered_set<std::string_view> names;
-  for (const NewTensor& tensor : contents.tensors()) {
-    check_tensor(tensor);
-    if (!names.insert(tensor.name).second) {
-      throw Error(ErrorCode::kInvalidArgument, "the name is given twice").in_tensor(tensor.name);
+  const std::vector<NewTensor>& tensors = contents.tensors();
+  NameSet names(tensors.size(), [&](std::size_t i) { return std::string_view(tensors[i].name); });
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    check_tensor(tensors[i]);
+    if (names.add(i)) {
+      throw Error(ErrorCode::kInvalidArgument, "the name is given twice").in_tensor(tensors[i].name);
     }
   }
 }
