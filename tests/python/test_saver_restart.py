@@ -123,8 +123,8 @@ def test_shards_that_run_one_after_another_pass_attempt_and_run(tmp_path: Path) 
     assert values(tmp_path) == [1.0, 1.0]
 
 
-# A launcher that has imported weightstore forks its shards. In its first run shard 1 gives its part to shard 0, which
-# dies with all parts in its hands; in its second run shard 0 is quicker than shard 1.
+# A launcher that has imported weightstore forks its shards. In its first run shard 1 gives its part, shard 2 never comes,
+# and shard 0 dies while it waits. In its second run shard 1 is the slowest.
 FORKED = """
 import os, sys, time
 import torch, weightstore, weightstore.torch
@@ -142,10 +142,10 @@ def shard(index, run, delay=0.0, progress=None):
         return child
     try:
         time.sleep(delay)
-        begin = 32768 * index
-        table = torch.classes.store.HashTable("user", [2], torch.float32, begin, begin + 32768, 65536, 4096, [])
+        begin, end = 65536 * index // 3, 65536 * (index + 1) // 3
+        table = torch.classes.store.HashTable("user", [2], torch.float32, begin, end, 65536, 4096, [])
         table.insert(torch.tensor([begin + 5]), torch.full((1, 2), float(run)))
-        weightstore.Saver(index, 2, 1, path, {"user": table}, attempt=100, timeout=60, progress=progress).save()
+        weightstore.Saver(index, 3, 1, path, {"user": table}, attempt=100, timeout=60, progress=progress).save()
         os._exit(0)
     except BaseException as error:
         print(index, run, error, flush=True)
@@ -155,7 +155,7 @@ def codes(children):
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 print(codes([shard(0, 1, progress=die), shard(1, 1)]))
-print(codes([shard(0, 2), shard(1, 2, delay=1.0)]))
+print(codes([shard(0, 2), shard(1, 2, delay=1.0), shard(2, 2)]))
 """
 
 
@@ -163,8 +163,9 @@ def test_a_launcher_that_forks_its_shards(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", FORKED, str(tmp_path / "checkpoint")], capture_output=True, text=True, timeout=300
     )
-    assert result.stdout.splitlines()[-1] == "[0, 0]", result.stdout + result.stderr
-    assert values(tmp_path / "checkpoint") == [2.0, 2.0]
+    assert result.stdout.splitlines() == ["[9, 0]", "[0, 0, 0]"], result.stdout + result.stderr
+    rows = weightstore.CheckpointReader(tmp_path / "checkpoint").read_tensor("user@embedding")
+    assert rows[:, 0].tolist() == [2.0, 2.0, 2.0]
 
 
 def test_a_shard_that_was_restarted_alone_needs_an_attempt(tmp_path: Path) -> None:
