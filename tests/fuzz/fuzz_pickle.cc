@@ -50,7 +50,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const PickleTree& tree : trees) pytorch::check_calls(tree);
   });
   static Bounds unfolding("unfold", "", [](std::string_view) {
-    for (const PickleTree& tree : trees) to_value(tree, tree.root());
+    to_value(trees[0], trees[0].root());
+    try {
+      to_value(trees[1], trees[1].root());
+    } catch (const Error& error) {
+      require(error.code() == ErrorCode::kLimit);  // the budget of so small a file may end before it is unfolded
+    }
   });
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   for (const Opaque opaque : {Opaque::kError, Opaque::kSkip}) {

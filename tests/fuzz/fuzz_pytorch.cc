@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bounds.h"
+#include "codec/pickle_vm.h"
 #include "fuzzing.h"
 #include "hex.h"
 #include "weightstore/error.h"
@@ -59,7 +60,9 @@ std::string smallest_stream() {
 
 template <class Operation>
 Bounds bounds_of(const char* name, Operation operation) {
-  const std::string files[] = {zip_files::torch_file(smallest_pickle("")), smallest_stream()};
+  // The last is nested as deep as the limit.
+  const std::string files[] = {zip_files::torch_file(smallest_pickle("")), smallest_stream(),
+                               zip_files::torch_file("\x80\2N" + std::string(PickleLimits().depth - 1, '\x85') + ".")};
   return Bounds(name, "", [&](std::string_view) {
     for (const std::string& file : files) operation(memory_source(bytes_of(file)));
   });

@@ -1,6 +1,6 @@
-// The mutator of .pt files and of other ZIP archives. An archive stays an archive: its records are taken apart, one is changed, and they are put
-// together again with the sizes, checksums and directory that belong to them. The pickles in archives and streams are
-// changed instruction by instruction.
+// The mutator of .pt files and of other ZIP archives. An archive stays an archive: its records are taken apart, one is
+// changed, and they are put together again with the sizes, checksums and directory that belong to them. The pickles in
+// archives and streams are changed instruction by instruction.
 
 #include <algorithm>
 #include <optional>
