@@ -1,6 +1,7 @@
 """Runs one case after the other, each in a process of its own that has everything imported already.
 
-Reads lines of JSON: [situation, specimen, directory]. Answers each with {"code": ..., "stderr": ...}.
+Reads lines of JSON: [situation, specimen, directory]. Answers each with {"code": ..., "stderr": ...}. The argument is
+"torch" or "plain": without torch, a process forks and exits much more quickly.
 """
 
 from __future__ import annotations
@@ -19,14 +20,10 @@ def main() -> None:
     importlib.import_module("weightstore.numpy")
     importlib.import_module("weightstore.stores")
     importlib.import_module("weightstore._pager")
-    from weightstore import _torch_library
-
-    try:
+    if sys.argv[1] == "torch":
         # OpenMP's threads, which torch has for large tensors, do not survive a fork.
         importlib.import_module("torch").set_num_threads(1)
-        _torch_library.load()
-    except ImportError:
-        pass  # cases that need it are not asked for
+        importlib.import_module("weightstore._torch_library").load()
     from lifecycle.situations import SITUATIONS
     from lifecycle.specimens import SPECIMENS
 
