@@ -104,7 +104,10 @@ STRANGERS = {
     "ones": (b"\xff" * 4096, None),
     "magic only": (b"NRUB", None),
     "magic and zeros": (b"NRUB" + bytes(300), None),
-    "future burnpack": (b"NRUB\x02\x00\x0a\x00\x00\x00\xa1\x67tensors\xa0".ljust(256, b"\0"), "version"),
+    "future burnpack": (
+        b"NRUB\x02\x00\x0a\x00\x00\x00\xa1\x67tensors\xa0".ljust(256, b"\0"),
+        r"version|named as a SafeTensors file",
+    ),
 }
 
 
