@@ -1,5 +1,6 @@
 #include "gil.h"
 
+#include <cxxabi.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -22,6 +23,9 @@ struct Gate {
   std::atomic<int> inside{0};
   std::atomic<bool> closed{false};
   std::atomic<std::thread::id> ending{};  // the thread that ends the interpreter
+  std::atomic<int> ending_calls{0};       // the calls that this thread is inside of, without the GIL
+
+  bool is_ending_thread() const { return closed && ending.load() == std::this_thread::get_id(); }
 };
 
 thread_local int depth = 0;  // how often this thread has passed and not left
@@ -37,6 +41,8 @@ Gate& gate() {
   return *the_gate;
 }
 
+bool started_by_python() { return PyGILState_GetThisThreadState() != nullptr; }
+
 bool pass() {
   if (depth > 0) {
     ++depth;
@@ -44,7 +50,7 @@ bool pass() {
   }
   Gate& the_gate = gate();
   ++the_gate.inside;
-  if (the_gate.closed && the_gate.ending.load() != std::this_thread::get_id()) {
+  if (the_gate.closed && the_gate.ending_calls == 0 && !the_gate.is_ending_thread() && !started_by_python()) {
     --the_gate.inside;
     return false;
   }
@@ -56,18 +62,36 @@ void leave() {
   if (--depth == 0) --gate().inside;
 }
 
+// Runs `take`, which asks CPython for the GIL. A thread that CPython ends instead stays here: it must not unwind.
+template <class Take>
+void take_gil(Take take) {
+  try {
+    take();
+  } catch (const abi::__forced_unwind&) {
+    for (;;) ::pause();
+  }
+}
+
+// Waits until no other thread is inside the gate. A callback that does not return is not waited for: it does not ask
+// for the GIL either.
+template <class Pause>
+void wait_for_others(Pause pause) {
+  constexpr int kPauses = 5000;
+  const int own = depth > 0 ? 1 : 0;
+  for (int pauses = 0; gate().inside > own && pauses < kPauses; ++pauses) pause(pauses);
+}
+
 void close_gate() {
   constexpr auto kPause = std::chrono::milliseconds(1);
   constexpr int kPausesBetweenSignals = 50;
   Gate& the_gate = gate();
   the_gate.ending = std::this_thread::get_id();
   the_gate.closed = true;
-  const int own = depth > 0 ? 1 : 0;
-  for (int pauses = 0; the_gate.inside > own; ++pauses) {
+  wait_for_others([&](int pauses) {
     if (pauses % kPausesBetweenSignals == 0 && PyErr_CheckSignals() != 0) throw py::error_already_set();
     const py::gil_scoped_release released;
     std::this_thread::sleep_for(kPause);
-  }
+  });
 }
 
 template <class Work>
@@ -75,21 +99,24 @@ void with_gil(Work work) noexcept {
   if (!Py_IsInitialized()) return;
   if (PyGILState_Check() != 0) return work();
   if (!pass()) return;
-  {
+  take_gil([&] {
     const py::gil_scoped_acquire held;
     work();
-  }
+  });
   leave();
 }
 
 }  // namespace
 
+ReleaseGil::ReleaseGil() : state_(PyEval_SaveThread()), ends_(gate().is_ending_thread()) {
+  if (ends_) ++gate().ending_calls;
+}
+
 ReleaseGil::~ReleaseGil() {
-  if (!pass()) {
-    for (;;) ::pause();
+  if (ends_ && --gate().ending_calls == 0) {
+    wait_for_others([](int) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
   }
-  released_.reset();
-  leave();
+  take_gil([&] { PyEval_RestoreThread(state_); });
 }
 
 HoldGil::HoldGil() {
@@ -97,7 +124,7 @@ HoldGil::HoldGil() {
     passed_ = pass();
     if (!passed_) throw Error(ErrorCode::kCancelled, "Python is ending; nothing can be called any more");
   }
-  held_.emplace();
+  take_gil([&] { held_.emplace(); });
 }
 
 HoldGil::~HoldGil() {

@@ -4,10 +4,16 @@
 // not safe when the interpreter ends.
 //
 // While Python finalizes the interpreter, a thread that asks for the GIL never gets it: CPython ends such a thread with
-// pthread_exit(). C++ cannot be left that way: an exception handler or a destructor in between aborts the process. So
-// an atexit hook closes a gate before finalization begins. From then on, only the thread that ends the interpreter may
-// pass the gate to take the GIL. The hook waits for threads that have passed before: for example for a read() of a
-// callable.
+// pthread_exit(). C++ cannot be left that way: an exception handler or a destructor in between aborts the process. Two
+// kinds of threads need two remedies:
+//
+//  - Threads that Python started come back from a call, or run a callback. They may take the GIL as long as Python
+//    gives it: other atexit hooks may be waiting for them. When CPython ends such a thread, it blocks until the process
+//    has ended.
+//  - Threads that the library started are joined by destructors, so they must not block. An atexit hook closes a gate
+//    before finalization begins: from then on these threads may not ask for the GIL, unless the thread that ends the
+//    interpreter is inside a call and works with their help. The hook waits a few seconds for callbacks that have
+//    begun.
 
 #include <pybind11/pybind11.h>
 
@@ -15,22 +21,23 @@
 
 namespace weightstore::python {
 
-// Gives up the GIL while it lives. When the gate is closed, the destructor blocks until the process has ended.
+// Gives up the GIL while it lives. When the interpreter has ended, the destructor blocks until the process has, too.
 class ReleaseGil {
  public:
-  ReleaseGil() : released_(std::in_place) {}
+  ReleaseGil();
   ~ReleaseGil();
   ReleaseGil(const ReleaseGil&) = delete;
   ReleaseGil& operator=(const ReleaseGil&) = delete;
 
  private:
-  std::optional<pybind11::gil_scoped_release> released_;
+  PyThreadState* const state_;
+  const bool ends_;  // on the thread that ends the interpreter
 };
 
 // Holds the GIL while it lives, on any thread.
 class HoldGil {
  public:
-  // Throws Error(kCancelled) when the gate is closed.
+  // Throws Error(kCancelled) when the gate is closed for this thread.
   HoldGil();
   ~HoldGil();
   HoldGil(const HoldGil&) = delete;
@@ -41,7 +48,7 @@ class HoldGil {
   std::optional<pybind11::gil_scoped_acquire> held_;
 };
 
-// Drops a reference on any thread. When the gate is closed, the object leaks: the process is about to end.
+// Drops a reference on any thread. When the gate is closed for it, the object leaks: the process is about to end.
 void drop_reference(PyObject* object) noexcept;
 void release_buffer(Py_buffer& buffer) noexcept;
 

@@ -1,6 +1,7 @@
 // One file or a set of shards, whichever fits, under one name: the two forms replace each other.
 //
-// The new form is complete before the old one is removed. In between both are there, each of them whole.
+// The new form is complete before the old one is removed. In between both are there, each of them whole. Only what was
+// there before the save is removed: another save may have put something under the name meanwhile.
 
 #include <sys/stat.h>
 
@@ -22,6 +23,32 @@ namespace weightstore {
 namespace {
 
 constexpr std::string_view kFileSuffix = ".safetensors";
+
+// Which file a path leads to. Two files in one place, one after the other, differ at least in the time of change.
+struct Identity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  timespec changed = {};
+
+  bool operator==(const Identity& other) const {
+    return device == other.device && inode == other.inode && changed.tv_sec == other.changed.tv_sec &&
+           changed.tv_nsec == other.changed.tv_nsec;
+  }
+};
+
+// Zeros when there is no file.
+Identity identity_of(const std::filesystem::path& path) {
+  struct stat status;
+  if (::lstat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino, status.st_mtim};
+}
+
+// Removes with `remove` what is at `path`, if it is what was there before the save.
+template <class Remove>
+void remove_replaced(const std::filesystem::path& path, const Identity& before, Remove remove) {
+  if (before == Identity() || !(identity_of(path) == before)) return;
+  remove();
+}
 
 void check_absent(const std::filesystem::path& path) {
   if (!io::is_there(path)) return;
@@ -64,16 +91,18 @@ std::vector<std::string> Writer::write_file_or_shards(const std::filesystem::pat
 
   if (total <= max_shard_bytes) {
     if (!options.overwrite) check_absent(index_path);
+    const Identity set = identity_of(index_path);
     write_file(path, Format::kSafetensors, options);
-    remove_set(site_of_index(index_path), options.durable, ops);
+    remove_replaced(index_path, set, [&] { remove_set(site_of_index(index_path), options.durable, ops); });
     return {};
   }
   if (!options.overwrite) check_absent(path);
   if (std::filesystem::is_directory(path)) {
     throw io::io_error(EISDIR, "this is a directory; give the path of a file inside it", path.native());
   }
+  const Identity file = identity_of(path);
   const std::vector<std::string> names = write_shards(index_path, max_shard_bytes, options);
-  io::remove_name(path.native(), options.durable, ops);
+  remove_replaced(path, file, [&] { io::remove_name(path.native(), options.durable, ops); });
   return names;
 } catch (Error& error) {
   error.in_file(path.string()).of_format(Format::kSafetensors);

@@ -65,8 +65,8 @@ Reader Reader::open(const std::filesystem::path& path, const ReadOptions& option
       state->table = std::move(set.table);
       state->checksum_entries = std::move(set.checksum_entries);
       return finish_open(std::move(state));
-    } catch (const Error&) {
-      if (attempt == kTries || identity_of(path) == before) throw;
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kCancelled || attempt == kTries || identity_of(path) == before) throw;
     }
   }
 } catch (Error& error) {

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 _TABLE = "__torch__.torch.classes.store.HashTable"
+_BLOCK = "__torch__.torch.classes.store.WriteBlock"
 
 
 def path_text(path: str | bytes | os.PathLike[Any]) -> str:
@@ -78,6 +79,13 @@ def _pairs(tensors: Any) -> Iterable[tuple[Any, Any]]:
         yield pair[0], pair[1]
 
 
+def check_blocks(blocks: list[Any]) -> None:
+    """What a filter_func returned."""
+    for number, block in enumerate(blocks):
+        if not _is_a(_BLOCK, block):
+            raise _wrong(f"item {number} of what filter_func returned", block, "one of the blocks it was given")
+
+
 def _check_name(where: str, name: Any) -> None:
     if not isinstance(name, str):
         raise _wrong(f"a name in {where}", name, "a str")
@@ -94,9 +102,13 @@ def _is_utf8(text: str) -> bool:
 
 
 def _is_table(value: Any) -> bool:
+    return _is_a(_TABLE, value)
+
+
+def _is_a(name: str, value: Any) -> bool:
     import torch
 
-    return isinstance(value, torch.ScriptObject) and value._type().qualified_name() == _TABLE
+    return isinstance(value, torch.ScriptObject) and value._type().qualified_name() == name
 
 
 def _wrong(what: str, value: Any, expected: str) -> TypeError:

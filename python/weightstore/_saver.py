@@ -107,9 +107,9 @@ class Saver:
         is kept for the next call; tables copy a page when it is first written to. When this returns, shard 0 has locked
         the directory: a later save into it is refused until this one has ended."""
         blocks = self._blocks(lambda: self._staged() if self._shard_index == 0 else {})
-        with translated():
-            self._impl.begin()
         try:
+            with translated():
+                self._impl.begin()
             # Begun here: a program that ends starts no more threads.
             job = _interruptible.Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress)
         except BaseException as error:
@@ -137,7 +137,9 @@ class Saver:
         try:
             with translated():
                 blocks = self._impl.make_write_blocks(self._hashtables, tensors())
-            return [list(self._filter_func(blocks))]
+            kept = list(self._filter_func(blocks))
+            _checkpoint_arguments.check_blocks(kept)
+            return [kept]
         except BaseException as error:
             self._give_up(error)
             raise

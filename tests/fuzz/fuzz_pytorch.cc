@@ -69,12 +69,19 @@ Bounds bounds_of(const char* name, Operation operation) {
   });
 }
 
+// Without the constant that read_config() grants to files whose plain data repeats itself.
+Limits tight() {
+  Limits limits;
+  limits.pytorch_config_bytes = 16u << 10;
+  return limits;
+}
+
 // Whether the file has what kError refuses and kSkip passes over, perhaps.
 bool run(std::shared_ptr<const ByteSource> source, Opaque opaque) {
   using Source = std::shared_ptr<const ByteSource>;
   static Bounds opening = bounds_of("open", [](Source file) { pytorch::read_table(file); });
   static Bounds checksums = bounds_of("read_checksums", [](Source file) { pytorch::read_checksums(*file); });
-  static Bounds config = bounds_of("read_config", [](Source file) { pytorch::read_config(*file); });
+  static Bounds config = bounds_of("read_config", [](Source file) { pytorch::read_config(*file, {}, tight()); });
   const auto size = static_cast<std::size_t>(source->size());
   bool unsupported = false;
   try {
@@ -86,7 +93,7 @@ bool run(std::shared_ptr<const ByteSource> source, Opaque opaque) {
     unsupported |= error.code() == ErrorCode::kUnsupported;
   }
   try {
-    config.run(size, [&] { return pytorch::read_config(*source, {}, {}, {opaque}); });
+    config.run(size, [&] { return pytorch::read_config(*source, {}, tight(), {opaque}); });
   } catch (const Error& error) {
     require(expected(error));
     unsupported |= error.code() == ErrorCode::kUnsupported;

@@ -171,3 +171,11 @@ def test_save_async_in_and_out_of_inference_mode(tmp_path: Path, inside: bool) -
             tensors["w"].fill_(step)
             saver.save_async().result(60)
         assert weightstore.CheckpointReader(tmp_path).read_tensor("w").eq(step).all()
+
+
+def test_a_filter_that_returns_something_else_leaves_no_lock(tmp_path):
+    saver = weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(2)}, filter_func=lambda blocks: ["w"])
+    for save in (saver.save, saver.save_async):
+        with pytest.raises(TypeError, match="item 0 of what filter_func returned is of type str"):
+            save()
+    weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(2)}).save()

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import enum
 import io
+import json
 import math
 import pickle
 import zipfile
@@ -220,3 +221,20 @@ def test_a_file_without_tensors_opens_empty():
     with weightstore.open(archive(pickle.dumps([1, 2]))) as file:
         assert len(file) == 0
         assert file.metadata == {}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"tags": [["O", "B-PER", "I-PER", "O"]] * 60_000},
+        {"labels": ["cat", "dog"] * 30_000},
+        [(0, 1)] * 50_000,
+        [{"epoch": i, "ok": True} for i in range(20_000)],
+    ],
+    ids=["tags", "labels", "pairs", "records"],
+)
+@pytest.mark.parametrize("zipped", [True, False])
+def test_plain_data_that_repeats_itself(tmp_path, value, zipped):
+    path = tmp_path / "c.pt"
+    torch.save(value, path, _use_new_zipfile_serialization=zipped)
+    assert read_config(path) == json.loads(json.dumps(value))  # tuples become lists

@@ -127,3 +127,20 @@ def test_a_name_cannot_steer_the_terminal(tmp_path):
         weightstore.open(tmp_path / INDEX)
     assert str(wrong.value).isprintable()
     assert shard not in str(wrong.value)
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize("sharded", [True, False])
+def test_what_another_save_put_there_meanwhile_stays(tmp_path, sharded, overwrite):
+    path = tmp_path / FILE
+    sizes = {True: 100, False: 10**6}
+
+    def other_save(done, total, name):
+        if not other_save.ran:
+            other_save.ran = True
+            wn.save_file(tensors(5), path, max_shard_size=sizes[not sharded])
+
+    other_save.ran = False
+    wn.save_file(tensors(1), path, max_shard_size=sizes[sharded], overwrite=overwrite, progress=other_save)
+    assert_holds(tmp_path / (INDEX if sharded else FILE), 1)
+    assert_holds(tmp_path / (FILE if sharded else INDEX), 5)

@@ -6,15 +6,16 @@
 namespace weightstore {
 namespace {
 
-std::uint64_t allowed_for(std::uint64_t file_bytes) {
+std::uint64_t allowed_for(std::uint64_t file_bytes, std::uint64_t constant) {
   const auto product = checked_mul(file_bytes, MemoryBudget::kPerByte);
-  const auto sum = product ? checked_add(*product, MemoryBudget::kConstant) : std::nullopt;
+  const auto sum = product ? checked_add(*product, constant) : std::nullopt;
   return sum.value_or(UINT64_MAX);
 }
 
 }  // namespace
 
-MemoryBudget::MemoryBudget(std::uint64_t file_bytes) : file_bytes_(file_bytes), allowed_(allowed_for(file_bytes)) {}
+MemoryBudget::MemoryBudget(std::uint64_t file_bytes, std::uint64_t constant)
+    : file_bytes_(file_bytes), allowed_(allowed_for(file_bytes, constant)) {}
 
 void MemoryBudget::refuse(std::uint64_t bytes) const {
   throw Error(ErrorCode::kLimit, "reading what the file describes takes " + std::to_string(used_) +

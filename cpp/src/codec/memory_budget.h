@@ -27,7 +27,7 @@ class MemoryBudget {
   // What the smallest files need beyond that.
   static constexpr std::uint64_t kConstant = 16u << 10;
 
-  explicit MemoryBudget(std::uint64_t file_bytes);
+  explicit MemoryBudget(std::uint64_t file_bytes, std::uint64_t constant = kConstant);
 
   // Throws Error(kLimit) with both numbers, and charges nothing, when `bytes` more are not allowed.
   void take(std::uint64_t bytes) {

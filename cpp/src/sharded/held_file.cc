@@ -191,7 +191,8 @@ HeldFile HeldFile::publish(const std::filesystem::path& path, std::string_view t
 }
 
 std::optional<HeldText> look_at_held_file(const std::filesystem::path& path, io::FileOps& ops) {
-  const int fd = io::retry_interrupted([&] { return ops.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0); });
+  const int fd =
+      io::retry_interrupted([&] { return ops.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0); });
   if (fd < 0) return std::nullopt;
   std::optional<HeldText> found;
   try {

@@ -12,6 +12,7 @@
 #include "io/parallel.h"
 #include "io/text_file.h"
 #include "sharded/attempt.h"
+#include "sharded/checkpoint_index.h"
 #include "sharded/commit.h"
 #include "sharded/data_files.h"
 #include "sharded/leftovers.h"
@@ -100,12 +101,21 @@ class Part {
   ShardRecord& record() { return record_; }
 
   void publish() {
-    io::write_text_file(path(), encode_record(record_), {options_.durable, true}, ops_);
+    const std::string text = encode_record(record_);
+    try {
+      io::write_text_file(path(), text, {options_.durable, true}, ops_);
+    } catch (const Error&) {
+      published_ = is_in_place(text);
+      throw;
+    }
+    published_ = true;
     ops_.reached("record written");
   }
 
-  // Removes the files, and tells shard 0 why it need not wait.
+  // Removes the files, and tells shard 0 why it need not wait. Only shard 0 may take back a record that is in place:
+  // to the others the files behind it belong to shard 0, which may be committing them.
   void withdraw(std::string_view why) noexcept {
+    if (published_ && record_.shard != 0) return;
     try {
       // Should the commit itself have come through, they are part of the checkpoint.
       const auto needed = checkpoint_files(place_.work, ops_);
@@ -127,10 +137,20 @@ class Part {
  private:
   std::filesystem::path path() const { return place_.work / record_name(record_.attempt, record_.shard); }
 
+  // Writing may fail after the record got its name: when the directory cannot be synced.
+  bool is_in_place(const std::string& text) const {
+    try {
+      return io::read_text_file(path(), kMaxIndexBytes, ops_) == text;
+    } catch (const Error& error) {
+      return error.os_errno() != ENOENT;
+    }
+  }
+
   const SavePlace& place_;
   ShardRecord record_;
   const SaveOptions& options_;
   io::FileOps& ops_;
+  bool published_ = false;
 };
 
 ShardRecord new_record(const ShardPosition& shard, const SaveOptions& options, const std::string& attempt,
@@ -236,6 +256,12 @@ void follow(const ShardJob& job, SaveTurn& turn, std::span<const PlannedFile> fi
   }
 }
 
+// The same text for all paths that lead to a directory, whether it is there or not.
+std::string one_spelling(const std::filesystem::path& directory) {
+  const std::filesystem::path resolved = std::filesystem::weakly_canonical(std::filesystem::absolute(directory));
+  return (resolved.has_filename() ? resolved : resolved.parent_path()).native();
+}
+
 }  // namespace
 
 std::shared_ptr<SaveTurn> new_turn(const ShardJob& job) {
@@ -247,8 +273,7 @@ std::shared_ptr<SaveTurn> new_turn(const ShardJob& job) {
   turn->claim.run = options.run;
   if (options.attempt.empty() && job.shard.count > 1) {
     ProcessMemory& memory = ProcessMemory::current();
-    const std::string directory = std::filesystem::absolute(job.path).lexically_normal().native();
-    turn->place = {directory, options.run, job.shard.index, job.shard.count};
+    turn->place = {one_spelling(job.path), options.run, job.shard.index, job.shard.count};
     const ProcessMemory::Before before = memory.begin(turn->place);
     turn->claim.count = before.saves + 1;
     turn->claim.missed = before.missed;

@@ -30,7 +30,8 @@ std::optional<Node> state_dict_of(const PickleTree& tree, Node object) {
   return state;
 }
 
-ChargedSet<std::string_view> texts_of(const PickleTree& tree, Node set) {
+// Sets may share long texts, so that each text costs its length.
+ChargedSet<std::string_view> texts_of(const PickleTree& tree, Node set, WorkBudget& work) {
   ChargedSet<std::string_view> texts(tree.memory());
   if (tree.kind(set) == PickleKind::kObject) {
     const auto given = given_items(tree, set);  // builtins.set([...])
@@ -40,7 +41,9 @@ ChargedSet<std::string_view> texts_of(const PickleTree& tree, Node set) {
   ChargedSet<Node> seen(tree.memory());
   auto items = tree.items(set);
   for (Node item; items.next(item);) {
-    if (tree.kind(item) == PickleKind::kText && seen.insert(item).second) texts.insert(tree.text(item));
+    if (tree.kind(item) != PickleKind::kText || !seen.insert(item).second) continue;
+    work.spend(1 + tree.text(item).size());
+    texts.insert(tree.text(item));
   }
   return texts;
 }
@@ -65,11 +68,11 @@ void Flattener::run() {
   }
 }
 
-// A name is made only for what has a tensor inside. A long key may be shared, but the work of repeating it is bounded
-// by the memory of the tensors' names.
+// A name is made only for what has a tensor inside. A long key may be shared, so that each repetition costs its length.
 void Flattener::descend(std::string_view key, Node node) {
   work_.spend();
   if (!holds_tensor(node)) return;
+  work_.spend(key.size());
   const std::size_t length = name_.size();
   const bool was_root = at_root_;
   if (!at_root_) name_ += '.';
@@ -191,7 +194,7 @@ bool Flattener::walk_module(Node node) {
     } else if (part == parts->buffers && parts->transient) {
       auto texts = transient_.find(*parts->transient);
       if (texts == transient_.end()) {
-        texts = transient_.emplace(*parts->transient, texts_of(tree_, *parts->transient)).first;
+        texts = transient_.emplace(*parts->transient, texts_of(tree_, *parts->transient, work_)).first;
       }
       walk_mapping(*part, &texts->second);
     } else {

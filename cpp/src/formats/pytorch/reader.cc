@@ -69,7 +69,8 @@ TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& l
 
 Value read_config(const ByteSource& source, std::string_view key, const Limits& limits, const Options& options) {
   try {
-    const Opened opened = open(source, limits, options, std::make_shared<MemoryBudget>(source.size()));
+    const Opened opened =
+        open(source, limits, options, std::make_shared<MemoryBudget>(source.size(), limits.pytorch_config_bytes));
     if (key.empty()) return to_value(opened.tree, opened.tree.root());
     const auto found = find_path(opened.tree, opened.tree.root(), key);
     if (found) return to_value(opened.tree, *found);
