@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <thread>
 
 #include "weightstore/error.h"
@@ -16,12 +17,15 @@ namespace py = pybind11;
 
 namespace {
 
+constexpr auto kTimeToEnd = std::chrono::seconds(2);
+
 // Threads that have passed the gate and have not left it yet hold the GIL, wait for it, or run nested code without it.
 // A thread adds itself before it looks whether the gate is closed, and the hook closes the gate before it looks for
 // threads: one of the two sees the other.
 struct Gate {
   std::atomic<int> inside{0};
   std::atomic<bool> closed{false};
+  std::atomic<bool> refused{false};       // a thread was not let through
   std::atomic<std::thread::id> ending{};  // the thread that ends the interpreter
   std::atomic<int> ending_calls{0};       // the calls that this thread is inside of, without the GIL
 
@@ -52,6 +56,7 @@ bool pass() {
   ++the_gate.inside;
   if (the_gate.closed && the_gate.ending_calls == 0 && !the_gate.is_ending_thread() && !started_by_python()) {
     --the_gate.inside;
+    the_gate.refused = true;
     return false;
   }
   depth = 1;
@@ -116,6 +121,8 @@ ReleaseGil::~ReleaseGil() {
   if (ends_ && --gate().ending_calls == 0) {
     wait_for_others([](int) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
   }
+  // A call that failed because the interpreter ends has nobody to tell, unless an atexit hook waits for its thread.
+  if (!ends_ && gate().refused && std::uncaught_exceptions() > 0) std::this_thread::sleep_for(kTimeToEnd);
   take_gil([&] { PyEval_RestoreThread(state_); });
 }
 

@@ -226,7 +226,7 @@ def test_a_file_without_tensors_opens_empty():
 @pytest.mark.parametrize(
     "value",
     [
-        {"tags": [["O", "B-PER", "I-PER", "O"]] * 60_000},
+        {"tags": [["O", "B-PER", "I-PER", "O"]] * 20_000},
         {"labels": ["cat", "dog"] * 30_000},
         [(0, 1)] * 50_000,
         [{"epoch": i, "ok": True} for i in range(20_000)],
