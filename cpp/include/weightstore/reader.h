@@ -33,7 +33,8 @@ struct Limits {
   std::uint64_t pytorch_pickle_bytes = 256u << 20;
   std::uint64_t pytorch_records = 1'000'000;  // of a ZIP archive
   std::uint32_t pytorch_depth = 128;          // values inside one another
-  // Memory of read_config(), beside 24 times the file. Plain data repeats texts and tuples, and takes more than tensors.
+  // Memory of read_config(), beside 24 times the file. Plain data repeats texts and tuples, and takes more than
+  // tensors.
   std::uint64_t pytorch_config_bytes = 16u << 20;
   // Tensors of a .pt file may repeat the file's bytes. What is copied at once may be this much, or sixteen times the
   // file.
