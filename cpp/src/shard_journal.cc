@@ -65,9 +65,30 @@ struct Entry {
   bool old = false;
 };
 
-struct Journal {
-  std::string path;
+// Open, and locked against its author: a save that has just made its journal must not get the lock of one that is
+// about to be removed.
+class Journal {
+ public:
+  Journal(std::string path, int fd, io::FileOps& ops) : path_(std::move(path)), fd_(fd), ops_(&ops) {}
+  Journal(Journal&& other) noexcept
+      : entries(std::move(other.entries)),
+        path_(std::move(other.path_)),
+        fd_(std::exchange(other.fd_, -1)),
+        ops_(other.ops_) {}
+  ~Journal() { io::close_quietly(*ops_, fd_); }
+  Journal& operator=(Journal&&) = delete;
+
+  void remove() const {
+    if (!io::names_open_file(path_, fd_, *ops_)) return;
+    io::retry_interrupted([&] { return ops_->unlink(path_.c_str()); });
+  }
+
   std::vector<Entry> entries;
+
+ private:
+  std::string path_;
+  int fd_;
+  io::FileOps* ops_;
 };
 
 // A journal that was cut short, or written by somebody else, yields the entries that make sense.
@@ -109,6 +130,7 @@ void look_at(const std::string& path, const Author& author, const ShardSite& sit
   constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const int fd = io::retry_interrupted([&] { return ops.open(path.c_str(), kFlags, 0); });
   if (fd < 0) return;
+  Journal journal(path, fd, ops);
   try {
     struct stat status;
     if (io::retry_interrupted([&] { return ops.fstat(fd, &status); }) != 0) {
@@ -120,12 +142,12 @@ void look_at(const std::string& path, const Author& author, const ShardSite& sit
     } else if (is_own || is_trusted(status)) {
       std::string text(std::min<std::uint64_t>(static_cast<std::uint64_t>(status.st_size), kMaxJournalBytes), '\0');
       text.resize(io::read_up_to(ops, fd, std::as_writable_bytes(std::span(text)), 0, path));
-      found.over.push_back({path, parse(text, site.stem, author.id)});
+      journal.entries = parse(text, site.stem, author.id);
+      found.over.push_back(std::move(journal));
     }
   } catch (const Error&) {
     // A journal that cannot be read now is left to the next save.
   }
-  io::close_quietly(ops, fd);
 }
 
 Journals find_journals(const ShardSite& site, const std::string& own, io::FileOps& ops) {
@@ -248,9 +270,7 @@ void settle_journals(const ShardSite& site, const std::string& own, io::FileOps&
         const bool superfluous = !named && (indexed.state == IndexedFiles::State::kRead || !entry.old);
         if (superfluous) clean &= remove_superfluous(entry, site, ops);
       }
-      if (clean && !(in_use && found.others)) {
-        io::retry_interrupted([&] { return ops.unlink(journal.path.c_str()); });
-      }
+      if (clean && !(in_use && found.others)) journal.remove();
     }
   } catch (...) {
   }

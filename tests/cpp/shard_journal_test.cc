@@ -2,7 +2,10 @@
 
 #include "shard_journal.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -53,7 +56,7 @@ bool is_there(const TempDir& dir, const std::string& name) { return std::filesys
 // Runs `body` once, just before the call that it is put in front of.
 class InterruptedFileOps final : public io::FileOps {
  public:
-  enum class At : std::uint8_t { kRename, kRenameNew };
+  enum class At : std::uint8_t { kRename, kRenameNew, kUnlink };
   InterruptedFileOps(At at, std::function<void()> body) : at_(at), body_(std::move(body)) {}
 
   int rename(const char* from, const char* to) override {
@@ -63,6 +66,10 @@ class InterruptedFileOps final : public io::FileOps {
   int rename_new(const char* from, const char* to) override {
     if (at_ == At::kRenameNew) run();
     return FileOps::rename_new(from, to);
+  }
+  int unlink(const char* path) override {
+    if (at_ == At::kUnlink) run();
+    return FileOps::unlink(path);
   }
 
  private:
@@ -100,6 +107,23 @@ TEST(shards_of_a_dead_save_are_removed) {
                                                              "made model-1a2b3c4d-00002-of-00002.safetensors\n"));
   save(dir);
   CHECK_EQ(files_in(dir).size(), 2u);
+}
+
+// A save locks its journal right after it made it. It must not get the lock once the journal counts as a dead save's.
+TEST(a_journal_that_is_about_to_be_removed_cannot_be_locked) {
+  const TempDir dir;
+  save(dir);
+  const std::filesystem::path journal = dir / journal_name(io::host_id());
+  write_file(journal, "");
+  int locked = -1;
+  InterruptedFileOps ops(InterruptedFileOps::At::kUnlink, [&] {
+    const int fd = ::open(journal.c_str(), O_RDWR | O_CLOEXEC);
+    locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? 1 : 0;
+    ::close(fd);
+  });
+  settle_journals(site_of_index(dir / kIndex), "", ops);
+  CHECK_EQ(locked, 0);
+  CHECK(!std::filesystem::exists(journal));
 }
 
 TEST(another_hosts_save_is_dead_when_its_journal_is_old) {
