@@ -1,14 +1,13 @@
 // A table in a process made by fork(2) while other threads use it: as it was between two calls, and usable.
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <thread>
 #include <vector>
 
 #include "check.h"
+#include "child_process.h"
 #include "table_values.h"
 #include "weightstore/hash_table.h"
 
@@ -30,19 +29,8 @@ Ids test_ids() {
 template <class Child>
 bool succeeds_in_child(Child child) {
   const pid_t id = ::fork();
-  if (id == 0) {
-    ::alarm(60);
-    bool good = false;
-    try {
-      good = child();
-    } catch (...) {
-    }
-    ::_exit(good ? 0 : 1);
-  }
-  int status = 0;
-  while (::waitpid(id, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (id == 0) child_process::run_and_exit(child);
+  return child_process::succeeded(id);
 }
 
 // Threads that use a table until they are told to stop. Every batch gives all rows one value.

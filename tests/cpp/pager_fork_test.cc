@@ -1,11 +1,11 @@
 // A pager in a process made by fork(2): what was resident is there, what was loading is loaded anew.
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
 
 #include "check.h"
+#include "child_process.h"
 #include "pager_sources.h"
 
 using namespace weightstore;
@@ -19,19 +19,8 @@ bool succeeds_in_child(Pager& pager, Child child) {
   pager.before_fork();
   const pid_t id = ::fork();
   pager.after_fork();
-  if (id == 0) {
-    ::alarm(60);
-    bool good = false;
-    try {
-      good = child();
-    } catch (...) {
-    }
-    ::_exit(good ? 0 : 1);
-  }
-  int status = 0;
-  while (::waitpid(id, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (id == 0) child_process::run_and_exit(child);
+  return child_process::succeeded(id);
 }
 
 }  // namespace
