@@ -11,7 +11,9 @@ namespace {
 using weightstore::burnpack::kHeaderBytes;
 constexpr std::size_t kLengthAt = 6;
 
-std::string mutate_file(Random& random, const std::string& file, std::size_t max_size) {
+}  // namespace
+
+std::string mutate_file(Random& random, std::string file, std::size_t max_size) {
   if (file.size() < kHeaderBytes || random.one_in(16)) return mutate_or_repeat(random, file, max_size);
   std::size_t length = 0;
   for (std::size_t i = kHeaderBytes; i-- > kLengthAt;) length = length << 8 | static_cast<unsigned char>(file[i]);
@@ -30,13 +32,4 @@ std::string mutate_file(Random& random, const std::string& file, std::size_t max
   return changed;
 }
 
-}  // namespace
 }  // namespace mutations
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
-                                               unsigned seed) {
-  mutations::Random random(seed);
-  const std::string file(reinterpret_cast<const char*>(data), size);
-  const std::size_t most = std::max(size, mutations::usual_size(random, max_size));
-  return mutations::finish(mutations::mutate_file(random, file, most), data, max_size);
-}

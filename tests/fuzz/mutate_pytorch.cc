@@ -118,6 +118,8 @@ std::string mutate_stream(Random& random, const std::string& stream, std::size_t
          stream.substr(end);
 }
 
+}  // namespace
+
 std::string mutate_file(Random& random, std::string file, std::size_t max_size) {
   if (random.one_in(16)) return mutate_or_repeat(random, std::move(file), max_size);
   if (file.starts_with('p') || file.starts_with('b')) {  // a pickle that the target puts into an archive
@@ -131,15 +133,4 @@ std::string mutate_file(Random& random, std::string file, std::size_t max_size) 
   return mutate_stream(random, file, max_size);
 }
 
-}  // namespace
 }  // namespace mutations
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
-                                               unsigned seed) {
-  mutations::Random random(seed);
-  const std::string file(reinterpret_cast<const char*>(data), size);
-  std::string changed = mutations::mutate_file(random, file, mutations::usual_size(random, max_size));
-  // An archive that was cut is none.
-  if (changed.size() > max_size) changed = mutations::mutate_bytes(file, max_size);
-  return mutations::finish(changed, data, max_size);
-}

@@ -24,7 +24,9 @@ std::size_t data_size(std::string_view header, std::size_t most) {
   return size;
 }
 
-std::string mutate_file(Random& random, const std::string& file, std::size_t max_size) {
+}  // namespace
+
+std::string mutate_file(Random& random, std::string file, std::size_t max_size) {
   if (file.size() < kLengthBytes || random.one_in(32)) return mutate_or_repeat(random, file, max_size);
   std::size_t end = file.rfind('}');
   if (end == std::string::npos || end < kLengthBytes) end = file.size() - 1;
@@ -37,13 +39,4 @@ std::string mutate_file(Random& random, const std::string& file, std::size_t max
   return changed + std::string(random.one_in(32) ? random.below(16) : data_size(header, room), '\7');
 }
 
-}  // namespace
 }  // namespace mutations
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
-                                               unsigned seed) {
-  mutations::Random random(seed);
-  const std::string file(reinterpret_cast<const char*>(data), size);
-  const std::size_t most = std::max(size, mutations::usual_size(random, max_size));
-  return mutations::finish(mutations::mutate_file(random, file, most), data, max_size);
-}

@@ -7,6 +7,15 @@
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
 namespace mutations {
+namespace {
+
+// How large the next input may become: usually small, because small inputs are many a second, now and then `max_size`.
+std::size_t usual_size(Random& random, std::size_t max_size) {
+  constexpr std::size_t kUsual = 1024;
+  return random.one_in(64) ? max_size : std::min(max_size, kUsual);
+}
+
+}  // namespace
 
 std::uint64_t Random::next() {
   std::uint64_t n = state_ += 0x9E3779B97F4A7C15u;
@@ -60,19 +69,20 @@ std::string mutate_or_repeat(Random& random, std::string bytes, std::size_t max_
   return mutate_bytes(std::move(bytes), max_size);
 }
 
-std::size_t usual_size(Random& random, std::size_t max_size) {
-  constexpr std::size_t kUsual = 1024;
-  return random.one_in(64) ? max_size : std::min(max_size, kUsual);
-}
-
 void put_little_endian(std::string& out, std::uint64_t n, int bytes) {
   for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(n >> 8 * i));
 }
 
-std::size_t finish(std::string_view bytes, std::uint8_t* data, std::size_t max_size) {
-  const std::size_t size = std::min(bytes.size(), max_size);
-  std::memcpy(data, bytes.data(), size);
-  return size;
-}
-
 }  // namespace mutations
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
+                                               unsigned seed) {
+  mutations::Random random(seed);
+  const std::string file(reinterpret_cast<const char*>(data), size);
+  const std::size_t most = std::max(size, mutations::usual_size(random, max_size));
+  std::string changed = mutations::mutate_file(random, file, most);
+  // A file that was cut is no longer well-formed.
+  if (changed.size() > max_size) changed = mutations::mutate_bytes(file, max_size);
+  std::memcpy(data, changed.data(), changed.size());
+  return changed.size();
+}

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace mutations {
 
@@ -39,10 +38,8 @@ std::string mutate_or_repeat(Random& random, std::string bytes, std::size_t max_
 
 void put_little_endian(std::string& out, std::uint64_t n, int bytes);
 
-// How large the next input may become: usually small, because small inputs are many a second, now and then `max_size`.
-std::size_t usual_size(Random& random, std::size_t max_size);
-
-// Ends a custom mutator: copies `bytes`, cut to `max_size`, over the input.
-std::size_t finish(std::string_view bytes, std::uint8_t* data, std::size_t max_size);
+// What a custom mutator is: the file, changed. Each mutate_<kind>.cc has one, and each target links one of them. A
+// result of more than `max_size` bytes is dropped.
+std::string mutate_file(Random& random, std::string file, std::size_t max_size);
 
 }  // namespace mutations
