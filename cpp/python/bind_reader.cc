@@ -321,7 +321,8 @@ void init_reader(py::module_& m) {
             ReleaseGil nogil;
             return r.verify_all(progress);
           },
-          py::arg("progress") = py::none());
+          py::arg("progress") = py::none())
+      .def("without_checksum", &Reader::without_checksum, "The tensors that verify_all() cannot check.");
   py::class_<ObjectReader, Reader>(m, "ObjectReader", "A Reader over a file object.", collectable<ObjectReader>());
 }
 

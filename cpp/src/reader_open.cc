@@ -32,7 +32,6 @@ Reader Reader::finish_open(std::shared_ptr<State> state) {
     if (verify != Verify::kOff) {
       state->storages = std::make_shared<const StorageChecks>(*state->table.sources()[0], state->options.limits);
     }
-    if (verify == Verify::kFull) state->storages->require_all();
   } else {
     if (const auto entry = state->table.metadata().find(kChecksumKey)) {
       state->checksum_entries.push_back({std::string(*entry), std::nullopt});
@@ -40,8 +39,8 @@ Reader Reader::finish_open(std::shared_ptr<State> state) {
     if (verify != Verify::kOff) {
       state->checksums = std::make_unique<const ChecksumTable>(state->make_checksums());
     }
-    if (verify == Verify::kFull) state->require_checksums();
   }
+  if (verify == Verify::kFull) state->require_checksums();
   Reader reader(std::move(state));
   if (verify == Verify::kFull) reader.verify_all(progress);
   return reader;

@@ -106,6 +106,12 @@ void Reader::State::verify(std::size_t tensor, const ConstBytes* bytes) const {
 }
 
 void Reader::State::require_checksums() const {
+  if (storages) {
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      if (table.nbytes(i) > 0) storages->require(position_of(i));
+    }
+    return;
+  }
   if (checksum_entries.empty()) {
     throw Error(
         ErrorCode::kUnsupported,
@@ -143,6 +149,23 @@ void Reader::check(std::size_t tensor, ConstBytes bytes) const try {
 bool Reader::has_checksum(std::size_t tensor) const {
   if (state_->storages) return state_->storages->covers(state_->position_of(tensor));
   return state_->checksums && state_->checksums->expected(tensor);
+}
+
+std::vector<std::size_t> Reader::without_checksum() const {
+  std::vector<std::size_t> tensors;
+  const auto add_unless = [&](const auto& is_covered) {
+    for (std::size_t i = 0; i < state_->table.size(); ++i) {
+      if (!is_covered(i)) tensors.push_back(i);
+    }
+  };
+  if (state_->format == Format::kPytorch) {
+    const StorageChecks storages(*state_->table.sources()[0], state_->options.limits);
+    add_unless([&](std::size_t i) { return state_->table.nbytes(i) == 0 || storages.covers(state_->position_of(i)); });
+  } else {
+    const ChecksumTable checksums = state_->make_checksums();
+    add_unless([&](std::size_t i) { return checksums.expected(i).has_value(); });
+  }
+  return tensors;
 }
 
 std::size_t Reader::verify_storages(const Progress& progress) const {

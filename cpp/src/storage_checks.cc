@@ -78,13 +78,11 @@ void StorageChecks::confirm(std::size_t i, const pytorch::StorageChecksum& found
   checked_[i].store(true, std::memory_order_relaxed);
 }
 
-void StorageChecks::require_all() const {
-  const auto missing = std::find_if(storages_.begin(), storages_.end(), [](const auto& s) { return !s.crc; });
-  const bool any =
-      std::any_of(storages_.begin(), storages_.end(), [](const auto& s) { return s.crc && s.end > s.begin; });
-  if (any && missing == storages_.end()) return;
+void StorageChecks::require(std::uint64_t position) const {
+  const auto i = find(position);
+  if (i && storages_[*i].crc) return;
   const std::string what =
-      any ? "storage '" + printable(missing->name) + "' has no checksum" : "the file carries no checksums";
+      i ? "storage '" + printable(storages_[*i].name) + "' has no checksum" : "the file carries no checksums";
   throw Error(ErrorCode::kUnsupported, what + " to verify; open it without full verification")
       .of_format(Format::kPytorch);
 }

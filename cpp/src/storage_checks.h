@@ -37,8 +37,8 @@ class StorageChecks {
   // The storage was just found to have the checksum of `found`: that is the one it has to have, or Error(kCorrupt).
   void confirm(std::size_t i, const pytorch::StorageChecksum& found) const;
 
-  // Throws Error(kUnsupported) when there are no checksums, or not for every storage.
-  void require_all() const;
+  // Throws Error(kUnsupported) unless the storage that `position` belongs to has a checksum.
+  void require(std::uint64_t position) const;
 
  private:
   void compare(std::size_t i, std::uint32_t crc) const;

@@ -41,9 +41,9 @@ def _list(arguments: argparse.Namespace) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     with weightstore.open(arguments.file, opaque=arguments.opaque) as file:
         checked = file.verify(progress=arguments.progress or None)
-        if checked < len(file):
-            lacking = f"{len(file) - checked} of {len(file)} tensors have no checksum"
-            print(f"{arguments.file}: {checked} checksums are right, {lacking}", file=sys.stderr)
+        if lacking := len(file.without_checksum()):
+            missing = f"{lacking} of {len(file)} tensors have no checksum"
+            print(f"{arguments.file}: {checked} checksums are right, {missing}", file=sys.stderr)
             return 1
         print(f"{arguments.file}: all {checked} checksums are right")
     return 0

@@ -205,6 +205,11 @@ class File(Mapping[str, TensorHandle]):
         with reporting(progress) as report:
             return self._reader.verify_all(report)
 
+    def without_checksum(self) -> list[str]:
+        """The names of the tensors that verify() cannot check, because the file has no checksum for them."""
+        names = self._names()
+        return [names[i] for i in self._reader.without_checksum()]
+
     # ---- end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 // a shared part once for every reference to it.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "check.h"
@@ -27,6 +28,19 @@ TensorTable read(const std::string& file, Opaque opaque = Opaque::kError) {
 }
 
 ErrorCode refusal(const std::string& file) { return CHECK_THROWS(Error, read(file)).code(); }
+
+// Refused for the work, and not for the memory that it takes.
+bool takes_too_many_steps(const std::string& file, Opaque opaque) {
+  const Error error = CHECK_THROWS(Error, read(file, opaque));
+  return error.code() == ErrorCode::kLimit && std::string_view(error.what()).find(" steps ") != std::string_view::npos;
+}
+
+// A module whose only tensor is a buffer that `left_out`, a set, says not to save. Needs "cm\nModule\n" as memo entry 1
+// and a tensor as entry 0.
+std::string module_without_tensors(const std::string& left_out) {
+  return "h\1)\x81}(" + text("_parameters") + "}" + text("_buffers") + "}(" + text("b") + "h\0u"s +
+         text("_non_persistent_buffers_set") + left_out + "ub";
+}
 
 }  // namespace
 
@@ -73,6 +87,28 @@ TEST(many_modules_of_one_state) {
   state += text("_parameters") + "}" + "u";
   const std::string body = remembered(state, '\0') + "cm\nModule\nq\1" + times(200'000, "h\1)\x81h\0b"s) + tensor();
   CHECK_EQ(read(list_file(body), Opaque::kSkip).size(), 1u);
+}
+
+// No tensor is found below the key, so that no name pays for repeating it.
+TEST(one_long_key_above_many_modules_without_tensors) {
+  const auto file = [](std::size_t modules) {
+    const std::string module = module_without_tensors("\x8f(" + text("b") + "\x90");
+    return list_file(remembered(tensor(), '\0') + remembered("cm\nModule\n", '\1') +
+                     remembered(text(std::string(4 * kMiB, 'k')), '\2') + times(modules, "}h\2" + module + "s"));
+  };
+  CHECK_EQ(read(file(5), Opaque::kSkip).size(), 1u);
+  CHECK(takes_too_many_steps(file(50'000), Opaque::kSkip));
+}
+
+TEST(long_texts_in_many_sets_of_buffers) {
+  const auto file = [](std::size_t modules) {
+    const std::string longest(4 * kMiB, 'k');
+    return list_file(remembered(tensor(), '\0') + remembered("cm\nModule\n", '\1') +
+                     remembered(text(longest + "0"), '\2') + remembered(text(longest + "1"), '\3') +
+                     times(modules, module_without_tensors("\x8f(h\2h\3\x90")));
+  };
+  CHECK_EQ(read(file(5), Opaque::kSkip).size(), 6u);
+  CHECK(takes_too_many_steps(file(50'000), Opaque::kSkip));
 }
 
 TEST(shared_shapes_of_very_many_dimensions) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bounds.h"
+#include "codec/memory_budget.h"
 #include "codec/pickle_vm.h"
 #include "fuzzing.h"
 #include "hex.h"
@@ -69,23 +70,23 @@ Bounds bounds_of(const char* name, Operation operation) {
   });
 }
 
-// Without the constant that read_config() grants to files whose plain data repeats itself.
+// Without the memory that is granted to small files which repeat themselves: the bound must hold for each byte.
 Limits tight() {
   Limits limits;
-  limits.pytorch_config_bytes = 16u << 10;
+  limits.pytorch_memory_bytes = MemoryBudget::kConstant;
   return limits;
 }
 
 // Whether the file has what kError refuses and kSkip passes over, perhaps.
 bool run(std::shared_ptr<const ByteSource> source, Opaque opaque) {
   using Source = std::shared_ptr<const ByteSource>;
-  static Bounds opening = bounds_of("open", [](Source file) { pytorch::read_table(file); });
+  static Bounds opening = bounds_of("open", [](Source file) { pytorch::read_table(file, tight()); });
   static Bounds checksums = bounds_of("read_checksums", [](Source file) { pytorch::read_checksums(*file); });
   static Bounds config = bounds_of("read_config", [](Source file) { pytorch::read_config(*file, {}, tight()); });
   const auto size = static_cast<std::size_t>(source->size());
   bool unsupported = false;
   try {
-    const TensorTable table = opening.run(size, [&] { return pytorch::read_table(source, {}, {opaque}); });
+    const TensorTable table = opening.run(size, [&] { return pytorch::read_table(source, tight(), {opaque}); });
     for (std::size_t i = 0; i < std::min<std::size_t>(table.size(), 64); ++i) check_tensor(table, i);
     checksums.run(size, [&] { return pytorch::read_checksums(*source); });
   } catch (const Error& error) {

@@ -85,6 +85,19 @@ def test_verify_says_what_it_found(file, tmp_path, capsys):
     assert "1 of 1 tensors have no checksum" in capsys.readouterr().err
 
 
+def test_verify_counts_the_tensors_of_a_pt_file_that_share_a_storage(tmp_path, capsys):
+    torch = pytest.importorskip("torch")
+    weight = torch.arange(6.0)
+    path = tmp_path / "tied.pt"
+    torch.save({"head": weight, "embedding": weight, "half": weight[:3], "empty": torch.zeros(0)}, path)
+    assert main(["verify", str(path)]) == 0
+    assert "all 1 checksums are right" in capsys.readouterr().out
+
+    torch.save({"a": weight}, path, _use_new_zipfile_serialization=False)
+    assert main(["verify", str(path)]) == 1
+    assert "1 of 1 tensors have no checksum" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [["list"], ["verify"], ["convert", "x.bpk"]])
 def test_errors_are_a_line_and_a_status(command, tmp_path, capsys):
     missing = str(tmp_path / "missing.safetensors")

@@ -94,6 +94,14 @@ def test_full_verification_needs_the_crc_of_every_storage():
     data[data.index(bytes(state["b"].untyped_storage())) + 4] ^= 1
     assert len(weightstore.open(bytes(data), verify="lazy").load()) == 2
     refused(bytes(data), "storage 'archive/data/1' has no checksum", verify="full")
+    assert weightstore.open(bytes(data)).without_checksum() == ["b"]
+
+
+def test_tensors_without_bytes_need_no_checksum():
+    for zipped in (True, False):
+        with weightstore.open(save({"t": torch.zeros(0), "u": torch.zeros(2, 0)}, zipped), verify="full") as file:
+            assert file.verify() == 0
+            assert file.without_checksum() == []
 
 
 @pytest.mark.parametrize("whole", [True, False])

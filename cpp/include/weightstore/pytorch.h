@@ -3,8 +3,9 @@
 // Files of torch.save(): their tensors as a table, and everything else as plain data. Reading only.
 //
 // A pickle is taken for what it says, never for what it does: nothing is imported and nothing is called, whatever the
-// file asks for. Each function needs at most 24 times the size of the file plus 64 KiB of memory, and throws kLimit
-// where a file would take more. docs/formats.md says what is read, docs/security.md what is refused.
+// file asks for. Each function needs at most 24 times the size of the file, plus Limits::pytorch_memory_bytes, of
+// memory, and throws kLimit where a file would take more. docs/formats.md says what is read, docs/security.md what is
+// refused.
 
 #include <cstdint>
 #include <memory>

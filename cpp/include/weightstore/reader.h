@@ -33,9 +33,9 @@ struct Limits {
   std::uint64_t pytorch_pickle_bytes = 256u << 20;
   std::uint64_t pytorch_records = 1'000'000;  // of a ZIP archive
   std::uint32_t pytorch_depth = 128;          // values inside one another
-  // Memory of read_config(), beside 24 times the file. Plain data repeats texts and tuples, and takes more than
-  // tensors.
-  std::uint64_t pytorch_config_bytes = 16u << 20;
+  // Opening a .pt file takes this much memory, and 24 bytes for each byte of the file. Small files need it: one tensor
+  // under many names, plain data that repeats itself, compressed pickles. So does read_config().
+  std::uint64_t pytorch_memory_bytes = 16u << 20;
   // Tensors of a .pt file may repeat the file's bytes. What is copied at once may be this much, or sixteen times the
   // file.
   std::uint64_t pytorch_expanded_bytes = std::uint64_t{1} << 30;
@@ -158,6 +158,10 @@ class Reader {
   // Compares every checksum the file carries with its bytes; returns how many there were. Throws Error(kCorrupt) naming
   // the first tensor that differs.
   std::size_t verify_all(const Progress& progress = {}) const;
+
+  // The tensors that verify_all() cannot check, because the file has no checksum for them. The tensors of a .pt file
+  // share the checksums of their storages; one without bytes needs none.
+  std::vector<std::size_t> without_checksum() const;
 
  private:
   struct State;

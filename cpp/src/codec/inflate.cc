@@ -39,7 +39,7 @@ struct Code {
 
   // False when the lengths claim more codes than there are, or fewer. Where `sparse`, one symbol of one bit is right as
   // well, which leaves the bit's other value unused, and so is none at all.
-  bool build(std::span<const std::uint8_t> lengths, bool sparse = true) {
+  constexpr bool build(std::span<const std::uint8_t> lengths, bool sparse = true) {
     counts.fill(0);
     for (const std::uint8_t length : lengths) ++counts[length];
     const bool single = counts[0] == lengths.size() || (counts[0] + 1u == lengths.size() && counts[1] == 1);
@@ -61,6 +61,25 @@ struct Code {
   }
 };
 
+// The codes of a block: of bytes and lengths, and of distances.
+struct Codes {
+  Code literals;
+  Code distances;
+};
+
+// Those of every block that brings none of its own. Such a block may have ten bits, so that making them for each would
+// take very long.
+constexpr Codes kFixedCodes = [] {
+  std::array<std::uint8_t, kMaxLiterals + 2> literals{};
+  for (std::size_t i = 0; i < literals.size(); ++i) literals[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8;
+  std::array<std::uint8_t, 32> distances{};
+  distances.fill(5);
+  Codes codes;
+  codes.literals.build(literals);
+  codes.distances.build(distances);
+  return codes;
+}();
+
 class Inflater {
  public:
   Inflater(ConstBytes in, MutableBytes out) : in_(in), out_(out) {}
@@ -74,7 +93,7 @@ class Inflater {
           stored_block();
           break;
         case 1:
-          fixed_block();
+          compressed_block(kFixedCodes);
           break;
         case 2:
           dynamic_block();
@@ -135,16 +154,6 @@ class Inflater {
     position_ += length;
   }
 
-  void fixed_block() {
-    std::array<std::uint8_t, kMaxLiterals + 2> lengths;
-    for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8;
-    std::array<std::uint8_t, 32> distance_lengths;
-    distance_lengths.fill(5);
-    literals_.build(lengths);
-    distances_.build(distance_lengths);
-    compressed_block();
-  }
-
   void dynamic_block() {
     const std::size_t literal_count = take(5) + 257;
     const std::size_t distance_count = take(5) + 1;
@@ -169,14 +178,14 @@ class Inflater {
     }
     if (lengths[256] == 0) fail("a block without an end");
     const std::span<const std::uint8_t> all(lengths);
-    if (!literals_.build(all.first(literal_count))) fail("an impossible code");
-    if (!distances_.build(all.subspan(literal_count, distance_count))) fail("an impossible code");
-    compressed_block();
+    if (!codes_.literals.build(all.first(literal_count))) fail("an impossible code");
+    if (!codes_.distances.build(all.subspan(literal_count, distance_count))) fail("an impossible code");
+    compressed_block(codes_);
   }
 
-  void compressed_block() {
+  void compressed_block(const Codes& codes) {
     for (;;) {
-      unsigned symbol = decode(literals_);
+      unsigned symbol = decode(codes.literals);
       if (symbol < 256) {
         *put(1) = static_cast<std::byte>(symbol);
         continue;
@@ -185,7 +194,7 @@ class Inflater {
       symbol -= 257;
       if (symbol >= kLengthBase.size()) fail("a length that does not exist");
       const std::size_t length = kLengthBase[symbol] + take(kLengthBits[symbol]);
-      const unsigned far = decode(distances_);
+      const unsigned far = decode(codes.distances);
       if (far >= kDistanceBase.size()) fail("a distance that does not exist");
       const std::size_t distance = kDistanceBase[far] + take(kDistanceBits[far]);
       if (distance > filled_) fail("a copy from before its beginning");
@@ -201,8 +210,7 @@ class Inflater {
   std::size_t filled_ = 0;
   std::uint32_t bits_ = 0;
   unsigned bit_count_ = 0;
-  Code literals_;
-  Code distances_;
+  Codes codes_;  // of the last dynamic block
 };
 
 }  // namespace

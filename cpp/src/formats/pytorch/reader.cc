@@ -36,7 +36,7 @@ Opened open(const ByteSource& source, const Limits& limits, const Options& optio
 }
 
 TensorTable read(std::shared_ptr<const ByteSource> source, const Limits& limits, const Options& options) {
-  const auto memory = std::make_shared<MemoryBudget>(source->size());
+  const auto memory = std::make_shared<MemoryBudget>(source->size(), limits.pytorch_memory_bytes);
   // What is left is for the checksums, which are read when the table is there.
   const MemoryLease checksums(*memory, kChecksumMemory * source->size());
   const Opened opened = open(*source, limits, options, memory);
@@ -70,7 +70,7 @@ TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& l
 Value read_config(const ByteSource& source, std::string_view key, const Limits& limits, const Options& options) {
   try {
     const Opened opened =
-        open(source, limits, options, std::make_shared<MemoryBudget>(source.size(), limits.pytorch_config_bytes));
+        open(source, limits, options, std::make_shared<MemoryBudget>(source.size(), limits.pytorch_memory_bytes));
     if (key.empty()) return to_value(opened.tree, opened.tree.root());
     const auto found = find_path(opened.tree, opened.tree.root(), key);
     if (found) return to_value(opened.tree, *found);
