@@ -182,6 +182,23 @@ TEST(without_an_index_old_shards_stay) {
   CHECK(is_there(dir, shard));
 }
 
+// One file replaces a set. The process that removes the set may die before or after it has removed the index.
+TEST(shards_of_a_removed_set_are_removed_unless_an_index_names_them) {
+  for (const bool has_index : {false, true}) {
+    const TempDir dir;
+    save(dir, 2);
+    const Names set = files_in(dir);
+    const std::string shard = "model-00001-of-00002.safetensors";
+    const std::string other = "model-00002-of-00002.safetensors";
+    const std::string lines = "removed " + identity(dir / shard) + " " + shard + "\n" + "removed 1 2.3 " + other + "\n";
+    write_file(dir / journal_name(io::host_id()), journal_text(lines));
+    if (!has_index) std::filesystem::remove(dir / kIndex);
+    settle_journals(site_of_index(dir / kIndex), "", io::system_file_ops());
+    // The other file is not the one that the journal means.
+    CHECK_EQ(files_in(dir), has_index ? set : Names{other});
+  }
+}
+
 TEST(a_save_that_was_overtaken_while_it_wrote_is_the_last_one) {
   const TempDir dir;
   save(dir, 2);
