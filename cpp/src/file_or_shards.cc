@@ -109,6 +109,11 @@ void remove_set(const ShardSite& site, bool durable, io::FileOps& ops) {
   settle_journals(site, journal->id(), ops);
 }
 
+// Before anything is written: the journal must have a name, should there be a set to remove.
+void check_set(const std::filesystem::path& index_path, const Identity& set) {
+  if (!(set == Identity())) check_stem(site_of_index(index_path).stem, 1);
+}
+
 // There is no set whose index is called just ".safetensors.index.json".
 void settle_journals_of(const std::filesystem::path& index_path, io::FileOps& ops) {
   if (index_path.filename().native() != kIndexSuffix) settle_journals(site_of_index(index_path), "", ops);
@@ -128,6 +133,7 @@ std::vector<std::string> Writer::write_file_or_shards(const std::filesystem::pat
   if (total <= max_shard_bytes) {
     if (!options.overwrite) check_absent(index_path);
     const Identity set = identity_of(index_path);
+    check_set(index_path, set);
     settle_journals_of(index_path, ops);
     write_file(path, Format::kSafetensors, options);
     remove_replaced(index_path, set, [&] { remove_set(site_of_index(index_path), options.durable, ops); });
