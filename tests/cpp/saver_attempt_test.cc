@@ -387,6 +387,113 @@ TEST(a_shard_that_fails_before_it_writes_tells_shard_0_too) {
   }
 }
 
+TEST(a_shard_that_is_cancelled_before_shard_0_begins_tells_it) {
+  for (const char* attempt : {"", "1"}) {
+    const TempDir dir;
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.attempt = attempt;
+    std::promise<void> cancelled;
+    std::jthread other([&] {
+      SaveOptions own = options;
+      bool told = false;
+      own.progress = [&](std::uint64_t, std::uint64_t, std::string_view) {
+        if (!std::exchange(told, true)) cancelled.set_value();
+        return false;
+      };
+      const Error error = CHECK_THROWS(Error, save_value(dir.path(), own, 1, 1));
+      CHECK(error.code() == ErrorCode::kCancelled);
+    });
+    cancelled.get_future().wait();
+    CHECK(has(error_of([&] { save_value(dir.path(), options, 0, 1); }), "shard 1 failed: saving was cancelled"));
+    other.join();
+    CHECK_EQ(names_in(dir.path()), std::vector<std::string>());
+  }
+}
+
+TEST(a_shard_that_is_refused_tells_shard_0_though_its_options_differ) {
+  const SaveOptions leads = options_of(CheckpointLayout::kRecis, true);
+  for (const CheckpointLayout layout : {CheckpointLayout::kRecis, CheckpointLayout::kPlain}) {
+    for (const bool named : {true, false}) {
+      const TempDir dir;
+      const std::filesystem::path path = dir / "ckpt";
+      save_one(path, leads, "old");
+      SaveOptions first = leads;
+      SaveOptions other = options_of(layout);
+      if (named) {
+        first.attempt = other.attempt = "a";
+        first.run = other.run = "r";
+      }
+      const auto be_refused = [&] {
+        const Error error = CHECK_THROWS(Error, save_one(path, other, "new", 1, 2));
+        CHECK(error.code() == ErrorCode::kConflict);
+      };
+      std::jthread late;
+      AtStep ops("token published", [&] { late = std::jthread(be_refused); });
+      first.file_ops = &ops;
+      if (named) be_refused();
+      const std::string told = error_of([&] { save_one(path, first, "new", 0, 2); });
+      if (late.joinable()) late.join();
+      CHECK(has(told, "shard 1 failed: ") && has(told, "holds a checkpoint"));
+      CHECK_EQ(loaded(path), "old");
+      CHECK(only_a_checkpoint(path));
+      if (!named) continue;
+      // What it told before does not count when the shard tries again.
+      be_refused();
+      SaveOptions again = leads;
+      again.attempt = "a";
+      again.run = "r";
+      save_one(path, again, "new", 1, 2);
+      save_one(path, again, "new", 0, 2);
+      CHECK_EQ(loaded(path), "new");
+      CHECK(only_a_checkpoint(path));
+    }
+  }
+}
+
+TEST(a_shard_that_cannot_prepare_the_directory_tells_shard_0) {
+  for (const bool begins : {false, true}) {
+    const TempDir dir;
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.attempt = "a";
+    options.run = "r";
+    faulty::FaultyFileOps ops({1, faulty::Call::kFsync, EIO, false});
+    SaveOptions other = options;
+    other.file_ops = &ops;
+    if (begins) {
+      Saver saver(1, 2, 1, dir / "ckpt");
+      saver.configure(other);
+      CHECK_THROWS(Error, saver.begin());
+    } else {
+      CHECK_THROWS(Error, save_one(dir / "ckpt", other, "new", 1, 2));
+    }
+    const std::string told = error_of([&] { save_one(dir / "ckpt", options, "new", 0, 2); });
+    CHECK(has(told, "shard 1 failed: ") && has(told, "cannot sync the directory"));
+  }
+}
+
+TEST(a_shard_of_another_run_that_is_cancelled_fails_nobody) {
+  for (const char* attempt : {"", "1"}) {
+    const TempDir dir;
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.attempt = attempt;
+    options.run = "tuesday";
+    AtStep ops("token published", [&] {
+      SaveOptions other = options;
+      other.attempt = "";
+      other.run = "monday";
+      other.timeout = std::chrono::milliseconds(200);
+      other.progress = [](std::uint64_t, std::uint64_t, std::string_view) { return false; };
+      CHECK_THROWS(Error, save_value(dir.path(), other, 1, 1));
+    });
+    SaveOptions first = options;
+    first.file_ops = &ops;
+    std::jthread other([&] { save_value(dir.path(), options, 1, 2); });
+    save_value(dir.path(), first, 0, 2);
+    other.join();
+    CHECK_EQ(saved_values(dir.path()), (Rows{{0, {2}}, {40000, {2}}}));
+  }
+}
+
 TEST(a_shard_that_is_ahead_waits_for_its_next_save) {
   const TempDir dir;
   const SaveOptions base = options_of(CheckpointLayout::kPlain);
