@@ -3,6 +3,7 @@
 #include <atomic>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bindings.h"
 #include "collectable.h"
@@ -39,12 +40,34 @@ class SharedWriter {
     return write(std::as_const(writer_));
   }
 
+  // Adds a producer that was made for this writer alone.
+  void add_own(NewTensor tensor) {
+    const auto* keeps = dynamic_cast<const KeepsObjects*>(tensor.bytes.get());
+    to_change().add(std::move(tensor));
+    if (keeps != nullptr) own_.push_back(keeps);
+  }
+
+  // Shows the collector what add_own() was given. A producer that is, or was, a Python object too is not shown. This
+  // depends on nothing that a write changes: it copies producers, without the GIL, and the collector, which looks more
+  // than once, must see the same each time. Otherwise it would clear objects that are in use.
+  void visit(Visitor& visitor) const {
+    for (const KeepsObjects* keeps : own_) keeps->visit(visitor);
+  }
+
+  // The collector only clears what nobody can reach, and a writer that is being written is reached by the call.
+  void clear() {
+    Writer& writer = to_change();
+    own_.clear();  // first: what follows runs Python code, and the collector may come again
+    writer = Writer();
+  }
+
  private:
   [[noreturn]] static void refuse(const char* why) {
     throw Error(ErrorCode::kInvalidArgument, std::string("the writer ") + why);
   }
 
   Writer writer_;
+  std::vector<const KeepsObjects*> own_;  // producers in writer_
   std::atomic<bool> writing_{false};
 };
 
@@ -83,8 +106,7 @@ void add_deferred(SharedWriter& writer, const py::str& name, const std::string& 
     throw Error(ErrorCode::kInvalidArgument, "type " + dtype + " and this shape do not make a number of whole bytes")
         .in_tensor(utf8_of(name));
   }
-  writer.to_change().add(
-      new_tensor(name, dtype, std::move(shape), callable_bytes(*size, std::move(produce)), param_id));
+  writer.add_own(new_tensor(name, dtype, std::move(shape), callable_bytes(*size, std::move(produce)), param_id));
 }
 
 void add_quantized(SharedWriter& writer, const py::str& name, const Reader& reader, std::size_t tensor,
@@ -135,17 +157,6 @@ void set_scalar(SharedWriter& writer, const py::str& name, const py::object& val
                        Py_TYPE(value.ptr())->tp_name);
 }
 
-// What only this writer holds: a producer that is also a Python object, or part of another one, is not shown.
-void visit_producers(const SharedWriter& writer, Visitor& visitor) {
-  for (const NewTensor& tensor : writer.contents().tensors()) {
-    if (tensor.bytes.use_count() != 1) continue;
-    if (const auto* keeps = dynamic_cast<const KeepsObjects*>(tensor.bytes.get())) keeps->visit(visitor);
-  }
-}
-
-// The collector only clears what nobody can reach, and a writer that is being written is reached by the call.
-void clear_writer(SharedWriter& writer) { writer.to_change() = Writer(); }
-
 }  // namespace
 
 Format format_named(const std::string& name) {
@@ -158,7 +169,7 @@ Format format_named(const std::string& name) {
 void init_writer(py::module_& m) {
   const auto param_id = py::arg("param_id") = py::none();
   py::class_<SharedWriter>(m, "Writer", "What shall be in a file.",
-                           collectable<SharedWriter, &visit_producers, &clear_writer>())
+                           collectable<SharedWriter, &SharedWriter::visit, &SharedWriter::clear>())
       .def(py::init<>())
       .def("__len__", [](const SharedWriter& w) { return w.contents().tensors().size(); })
       .def(

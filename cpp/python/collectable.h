@@ -49,7 +49,7 @@ T* made_object(PyObject* self) {
   return made ? static_cast<T*>(instance->simple_value_holder[0]) : nullptr;
 }
 
-// For py::class_<T>: `Visit` is a function of (const T&, Visitor&); `Clear`, if any, one of (T&) that lets go of it
+// For py::class_<T>: `Visit` is called with (const T&, Visitor&); `Clear`, if any, with (T&), and lets go of it
 // all.
 template <class T, auto Visit = &T::visit, auto Clear = nullptr>
 pybind11::custom_type_setup collectable() {
@@ -64,7 +64,7 @@ pybind11::custom_type_setup collectable() {
     };
     if constexpr (Clear != nullptr) {
       type->tp_clear = [](PyObject* self) {
-        if (T* made = made_object<T>(self)) Clear(*made);
+        if (T* made = made_object<T>(self)) std::invoke(Clear, *made);
         return 0;
       };
     }

@@ -2,11 +2,21 @@
 //
 // The new form is complete before the old one is removed. In between both are there, each of them whole. Only what was
 // there before the save is removed: another save may have put something under the name meanwhile.
+//
+// One file replaces a set in these steps:
+//
+//  1. Files that dead saves of the name left are removed (shard_journal.h).
+//  2. The file is written, and takes its name. This is the commit.
+//  3. A journal names the shards of the set, and is synced.
+//  4. The index is removed: the set is gone. Then the shards go, and last the journal.
+//
+// A process that dies in step 3 leaves the whole set, in step 4 shards that the next save of the name removes.
 
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -70,12 +80,43 @@ std::set<std::string> shards_of_set(const ShardSite& site, io::FileOps& ops) {
   return {};
 }
 
-// The set is gone with its index. A shard that cannot be removed then belongs to nothing.
+// Step 3. Without a journal the set stays.
+void write_journal(ShardJournal& journal, const std::set<std::string>& shards, bool durable) {
+  try {
+    for (const std::string& name : shards) journal.add_removed(name);
+    journal.flush(durable);
+  } catch (...) {
+    journal.remove();
+    throw;
+  }
+}
+
+// The set is gone with its index. A shard that cannot be removed is left to the next save, with the journal.
 void remove_set(const ShardSite& site, bool durable, io::FileOps& ops) {
   const std::set<std::string> shards = shards_of_set(site, ops);
   if (shards.empty()) return;
+  std::optional<ShardJournal> journal;
+  try {
+    write_journal(journal.emplace(site, ops), shards, durable);
+  } catch (const Error& error) {
+    throw Error(error.code(), "the new file is complete, but the set of shards that it replaces is still there: " +
+                                  std::string(error.what()))
+        .in_file(site.index.native())
+        .with_errno(error.os_errno());
+  }
   io::remove_name(site.index.native(), durable, ops);
-  for (const std::string& name : shards) ops.unlink(site.path_of(name).c_str());
+  journal->release();
+  settle_journals(site, journal->id(), ops);
+}
+
+// Before anything is written: the journal must have a name, should there be a set to remove.
+void check_set(const std::filesystem::path& index_path, const Identity& set) {
+  if (!(set == Identity())) check_stem(site_of_index(index_path).stem, 1);
+}
+
+// There is no set whose index is called just ".safetensors.index.json".
+void settle_journals_of(const std::filesystem::path& index_path, io::FileOps& ops) {
+  if (index_path.filename().native() != kIndexSuffix) settle_journals(site_of_index(index_path), "", ops);
 }
 
 }  // namespace
@@ -92,6 +133,8 @@ std::vector<std::string> Writer::write_file_or_shards(const std::filesystem::pat
   if (total <= max_shard_bytes) {
     if (!options.overwrite) check_absent(index_path);
     const Identity set = identity_of(index_path);
+    check_set(index_path, set);
+    settle_journals_of(index_path, ops);
     write_file(path, Format::kSafetensors, options);
     remove_replaced(index_path, set, [&] { remove_set(site_of_index(index_path), options.durable, ops); });
     return {};

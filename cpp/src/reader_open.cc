@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "io/file_source.h"
@@ -15,15 +16,29 @@
 namespace weightstore {
 namespace {
 
-using FileIdentity = std::pair<dev_t, ino_t>;
+// A set is opened again when its index was replaced meanwhile, at most so often.
+constexpr int kTries = 100;
+
+// Which index is at a path. Other tools write a new index into the old file.
+using FileIdentity = std::tuple<dev_t, ino_t, off_t, time_t, long>;
 
 // Of the file that the path leads to now; zeros when there is none.
 FileIdentity identity_of(const std::filesystem::path& path) {
   struct stat status;
-  return ::stat(path.c_str(), &status) == 0 ? FileIdentity(status.st_dev, status.st_ino) : FileIdentity();
+  if (::stat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
 }  // namespace
+
+std::shared_ptr<Reader::State> Reader::State::of(ShardSet set, Format format, const ReadOptions& options) {
+  auto state = std::make_shared<State>();
+  state->options = options;
+  state->format = format;
+  state->table = std::move(set.table);
+  state->checksum_entries = std::move(set.checksum_entries);
+  return state;
+}
 
 Reader Reader::finish_open(std::shared_ptr<State> state) {
   const Verify verify = state->options.verify;
@@ -46,26 +61,26 @@ Reader Reader::finish_open(std::shared_ptr<State> state) {
   return reader;
 }
 
-// A save may replace the set between the moment when its index is read and the moment when the last shard is open: the
-// shards that the old index names are then gone. If the index is another file by now, the new set is opened.
+// A save may replace the set between the moment when its index is read and the moment when the last shard is open. The
+// shards that the old index names are then gone, or, where the new set has the same names, they are the new set's. So
+// what was opened counts only if the index is still the same file afterwards; otherwise the new set is opened.
 Reader Reader::open(const std::filesystem::path& path, const ReadOptions& options) try {
-  constexpr int kTries = 10;
   for (int attempt = 1;; ++attempt) {
     const FileIdentity before = identity_of(path);
     // Stays open, so that its inode number cannot go to a newer index.
     auto source = io::open_file(path, options.map, io::system_file_ops());
     if (detect_format(*source) != Format::kSafetensorsIndex) return open(std::move(source), options);
     check_name(path.native(), Format::kSafetensorsIndex);
+    ShardSet set;
     try {
-      auto state = std::make_shared<State>();
-      state->options = options;
-      state->format = Format::kSafetensorsIndex;
-      ShardSet set = open_shards(path, *source, options);
-      state->table = std::move(set.table);
-      state->checksum_entries = std::move(set.checksum_entries);
-      return finish_open(std::move(state));
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::kCancelled || attempt == kTries || identity_of(path) == before) throw;
+      set = open_shards(path, *source, options);
+    } catch (const Error&) {
+      if (attempt == kTries || identity_of(path) == before) throw;
+      continue;
+    }
+    if (identity_of(path) == before) return finish_open(State::of(std::move(set), Format::kSafetensorsIndex, options));
+    if (attempt == kTries) {
+      throw Error(ErrorCode::kConflict, "other processes keep replacing the set while it is opened");
     }
   }
 } catch (Error& error) {
@@ -74,13 +89,7 @@ Reader Reader::open(const std::filesystem::path& path, const ReadOptions& option
 }
 
 Reader Reader::open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options) {
-  auto state = std::make_shared<State>();
-  state->options = options;
-  state->format = Format::kSafetensors;
-  ShardSet set = weightstore::open_set(paths, options);
-  state->table = std::move(set.table);
-  state->checksum_entries = std::move(set.checksum_entries);
-  return finish_open(std::move(state));
+  return finish_open(State::of(weightstore::open_set(paths, options), Format::kSafetensors, options));
 }
 
 Reader Reader::open(std::shared_ptr<const ByteSource> source, const ReadOptions& options) {

@@ -13,8 +13,13 @@
 
 namespace weightstore {
 
+struct ShardSet;
+
 // Immutable once opened, but for the marks of what was verified, which are thread-safe.
 struct Reader::State {
+  // What is known of a set whose files are open.
+  static std::shared_ptr<State> of(ShardSet set, Format format, const ReadOptions& options);
+
   Format format = Format::kUnknown;
   ReadOptions options;
   TensorTable table;

@@ -62,7 +62,7 @@ std::optional<std::string> identity_of(const std::string& path) {
 struct Entry {
   std::string name;
   std::optional<std::string> identity;  // without one, the name is proof enough
-  bool old = false;
+  bool needs_index = false;             // superfluous only when there is an index, and the index does not name it
 };
 
 // Open, and locked against its author: a save that has just made its journal must not get the lock of one that is
@@ -102,11 +102,11 @@ std::vector<Entry> parse(const std::string& text, const std::string& stem, const
     std::string inode;
     std::string mtime;
     words >> kind;
-    if (kind == "renamed" || kind == "old") words >> inode >> mtime;
+    if (kind == "renamed" || kind == "old" || kind == "removed") words >> inode >> mtime;
     words.get();  // one space, then the name, which may have more of them
     Entry entry;
     std::getline(words, entry.name);
-    entry.old = kind == "old";
+    entry.needs_index = kind == "old";
     if (!inode.empty()) entry.identity = inode + " " + mtime;
     const bool proven = entry.identity || (kind == "made" && entry.name.starts_with(stem + "-" + id + "-"));
     if (proven && is_shard_name(stem, entry.name)) entries.push_back(std::move(entry));
@@ -232,13 +232,14 @@ void ShardJournal::add(const char* kind, const std::string& name, const std::str
 void ShardJournal::add_made(const std::string& name) { unwritten_ += "made " + name + "\n"; }
 void ShardJournal::add_renamed(const std::string& name, const std::string& current) { add("renamed", name, current); }
 void ShardJournal::add_old(const std::string& name) { add("old", name, name); }
+void ShardJournal::add_removed(const std::string& name) { add("removed", name, name); }
 
 void ShardJournal::flush(bool durable) {
   io::write_fully(ops_, fd_, {reinterpret_cast<const std::byte*>(unwritten_.data()), unwritten_.size()}, size_, path_);
   size_ += unwritten_.size();
   unwritten_.clear();
   if (durable && io::retry_interrupted([&] { return ops_.fsync(fd_); }) != 0) {
-    throw io::io_error(errno, "cannot sync the journal of the save; what was there before is unchanged", path_);
+    throw io::io_error(errno, "cannot sync the journal of the save", path_);
   }
 }
 
@@ -266,8 +267,7 @@ void settle_journals(const ShardSite& site, const std::string& own, io::FileOps&
       for (const Entry& entry : journal.entries) {
         const bool named = indexed.names.contains(entry.name);
         in_use |= named;
-        // Without any index, only what the save itself made is certain to be superfluous.
-        const bool superfluous = !named && (indexed.state == IndexedFiles::State::kRead || !entry.old);
+        const bool superfluous = !named && (indexed.state == IndexedFiles::State::kRead || !entry.needs_index);
         if (superfluous) clean &= remove_superfluous(entry, site, ops);
       }
       if (clean && !(in_use && found.others)) journal.remove();

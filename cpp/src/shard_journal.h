@@ -1,7 +1,8 @@
 #pragma once
 
-// The journal of a save of a shard set: which files become superfluous when the save ends, one way or the other. If the
-// process dies, the next save of the set reads the journal and removes those files.
+// The journal of a save that makes, replaces or removes a shard set: which files become superfluous when the save ends,
+// one way or the other. If the process dies, the next save of the name, be it a set or one file
+// (Writer::write_file_or_shards), reads the journal and removes those files.
 //
 // The journal is `.<stem>.<host>-<id>.weightstore-set` beside the shards. The save holds a lock on it (io/liveness.h).
 // Each line describes one file:
@@ -9,11 +10,14 @@
 //   made <name>                           a shard of this save; its name has the id, so nobody else made it
 //   renamed <inode> <mtime> <name>        a whole shard of this save under its usual name
 //   old <inode> <mtime> <name>            a shard of the set that this save replaces
+//   removed <inode> <mtime> <name>        a shard of the set that this save removes, because one file takes its place
 //
 // Once a save is over, every file of its journal that the index does not name is superfluous. If the save died before
 // its commit, the index names the old shards; after the commit it names the new ones; when yet another save has
-// committed since, neither. A usual name may belong to somebody else by now: such a file is removed only if inode and
-// time of modification (in nanoseconds) are still the same.
+// committed since, neither. Without any index, `old` shards stay: somebody else removed the index, perhaps to put it
+// back. `removed` shards go even then, because the save itself was about to remove the index. A usual name may belong
+// to somebody else by now: such a file is removed only if inode and time of modification (in nanoseconds) are still the
+// same.
 
 #include <cstdint>
 #include <filesystem>
@@ -56,11 +60,12 @@ class ShardJournal {
 
   const std::string& id() const { return id_; }  // kSetIdDigits digits
 
-  // Each throws Error(kIo). Files that are not there are passed over by add_renamed() and add_old(); `current` is the
-  // name that a file has before it is renamed.
+  // Each throws Error(kIo). Files that are not there are passed over by add_renamed(), add_old() and add_removed();
+  // `current` is the name that a file has before it is renamed.
   void add_made(const std::string& name);
   void add_renamed(const std::string& name, const std::string& current);
   void add_old(const std::string& name);
+  void add_removed(const std::string& name);
   void flush(bool durable);
   void touch();  // shows other hosts that this save is alive
 

@@ -1,7 +1,10 @@
 #include "shard_names.h"
 
 #include <array>
+#include <climits>
 #include <cstdio>
+
+#include "weightstore/error.h"
 
 namespace weightstore {
 namespace {
@@ -23,6 +26,14 @@ std::string usual_shard_name(const std::string& stem, std::size_t number, std::s
 
 std::string fresh_shard_name(const std::string& stem, const std::string& id, std::size_t number, std::size_t count) {
   return usual_shard_name(stem + "-" + id, number, count);
+}
+
+void check_stem(const std::string& stem, std::size_t count) {
+  const std::string longest = fresh_shard_name(stem, std::string(kSetIdDigits, '0'), count, count);
+  if (longest.size() <= NAME_MAX) return;
+  throw Error(ErrorCode::kInvalidArgument, "a shard would be called '" + printable(longest) + "', which has " +
+                                               std::to_string(longest.size()) + " bytes; the limit is " +
+                                               std::to_string(NAME_MAX) + ", so choose a shorter name");
 }
 
 bool is_shard_name(const std::string& stem, std::string_view name) {

@@ -17,7 +17,11 @@ std::string usual_shard_name(const std::string& stem, std::size_t number, std::s
 // `<stem>-<id>-00001-of-00003.safetensors`: a name that no other set has. The id is kSetIdDigits hexadecimal digits.
 std::string fresh_shard_name(const std::string& stem, const std::string& id, std::size_t number, std::size_t count);
 
-// Whether one of the two functions above gives the name.
+// Throws Error(kInvalidArgument) when the names of a set of `count` shards would be longer than a file system allows.
+// Everything else that a save puts beside the shards has a shorter name than a fresh shard.
+void check_stem(const std::string& stem, std::size_t count);
+
+// Whether usual_shard_name() or fresh_shard_name() gives the name.
 bool is_shard_name(const std::string& stem, std::string_view name);
 
 }  // namespace weightstore

@@ -182,6 +182,7 @@ std::vector<std::string> Writer::write_shards(const std::filesystem::path& index
   io::FileOps& ops = options.file_ops != nullptr ? *options.file_ops : io::system_file_ops();
   const std::vector<Writer> shards = split(tensors_, max_shard_bytes);
   const std::uint64_t total = data_bytes(tensors_);
+  check_stem(site.stem, shards.size());
 
   io::AtomicFile index(index_path, {options.durable, options.overwrite}, ops);
   if (!options.overwrite) check_usual_names(site, shards.size());

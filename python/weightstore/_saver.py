@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -107,19 +108,34 @@ class Saver:
         is kept for the next call; tables copy a page when it is first written to. When this returns, shard 0 has locked
         the directory: a later save into it is refused until this one has ended."""
         blocks = self._blocks(lambda: self._staged() if self._shard_index == 0 else {})
+        begun = False
         try:
             with translated():
                 self._impl.begin()
-            # Begun here: a program that ends starts no more threads.
-            job = _interruptible.Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress)
+            begun = True
+            future = self._start(lambda: self._impl.save(blocks.pop()))
         except BaseException as error:
-            self._give_up(error)
+            # Whoever keeps the error keeps this frame: it must not keep the copies.
+            blocks.clear()
+            self._staging.clear()
+            # A begin() that fails has told shard 0 itself. An interrupt may come behind one that succeeded.
+            if begun or not isinstance(error, Exception):
+                self._give_up(error)
             raise
+        self._running = future
+        return future
+
+    def _start(self, save: Callable[[], None]) -> Future[None]:
+        """Calls `save` on a thread, and waits for it on another. Both are started here, because a program that ends starts
+        no more threads; the one that waits comes first, because a save that has begun cannot be taken back."""
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
-        self._running = future
+        begun: queue.SimpleQueue[_interruptible.Job | None] = queue.SimpleQueue()
 
         def wait() -> None:
+            job = begun.get()
+            if job is None:
+                return
             try:
                 job.wait()
             except BaseException as error:
@@ -128,6 +144,11 @@ class Saver:
                 future.set_result(None)
 
         threading.Thread(target=wait, name="weightstore-save").start()
+        job = None
+        try:
+            job = _interruptible.Job(self._impl, save, self._progress)
+        finally:
+            begun.put(job)
         return future
 
     def _blocks(self, tensors: Callable[[], Mapping[str, torch.Tensor]]) -> list[list[Any]]:

@@ -47,6 +47,32 @@ TEST(the_machine_has_memory_and_swap) {
   CHECK_EQ(machine.available(Swap::kIgnored), 16 * kGiB);
 }
 
+// ZFS keeps its cache outside of the page cache, so MemAvailable leaves it out.
+TEST(the_cache_of_zfs_is_available_but_for_its_least_size) {
+  Machine machine;
+  machine.put_meminfo(4 * kGiB, kGiB);
+  const auto put_cache = [&](std::uint64_t size, std::uint64_t least) {
+    machine.put("proc/spl/kstat/zfs/arcstats",
+                "13 1 0x01 147 39984 5412345678 9912345678901\nname                            type data\n"
+                "hits                            4    7\nc                               4    " +
+                    std::to_string(9 * kGiB) + "\nc_min                           4    " + std::to_string(least) +
+                    "\nc_max                           4    99\nsize                            4    " +
+                    std::to_string(size) + "\ncompressed_size                 4    5\narc_meta_used 4 1");
+  };
+  put_cache(8 * kGiB, 2 * kGiB);
+  CHECK_EQ(machine.available(), 11 * kGiB);
+  CHECK_EQ(machine.available(Swap::kIgnored), 10 * kGiB);
+  // A control group does not own that cache.
+  machine.put("proc/self/cgroup", "0::/a");
+  machine.put("sys/fs/cgroup/a/memory.max", 3 * kGiB);
+  CHECK_EQ(machine.available(Swap::kIgnored), 3 * kGiB);
+  put_cache(kGiB, 2 * kGiB);
+  machine.put("sys/fs/cgroup/a/memory.max", "max");
+  CHECK_EQ(machine.available(Swap::kIgnored), 4 * kGiB);
+  machine.put("proc/spl/kstat/zfs/arcstats", "nonsense\nsize\nc_min 4");
+  CHECK_EQ(machine.available(Swap::kIgnored), 4 * kGiB);
+}
+
 TEST(version_2_leaves_its_limit_less_what_cannot_be_reclaimed) {
   Machine machine;
   machine.put_meminfo(16 * kGiB, 0);

@@ -1,11 +1,18 @@
 // What Reader::open() says about files that are none of ours, and about one that only looks so.
 
+#include <sys/inotify.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "check.h"
+#include "io/file_ops.h"
+#include "shard_models.h"
 #include "test_files.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
@@ -68,6 +75,36 @@ TEST(a_safetensors_file_may_begin_like_a_zip) {
   }
   const Reader reader = Reader::open(dir / "m.safetensors");
   CHECK_EQ(as_text(reader.view(reader.table().at("t"))->bytes), "abcd");
+}
+
+// Two sets whose files have the same names change places while one is opened: whoever opens a shard by its name may get
+// the other set's.
+TEST(a_set_that_is_replaced_while_it_is_opened_is_not_mixed) {
+  constexpr std::size_t kShards = 500;
+  const TempDir dir;
+  const shard_models::Model models[] = {{kShards, 10, 1}, {kShards, 10, 1000}};
+  WriteOptions options;
+  options.durable = false;
+  std::vector<std::string> shards;
+  for (const char* name : {"a", "b"}) {
+    std::filesystem::create_directory(dir / name);
+    shards = models[name[0] - 'a'].writer.write_shards(dir / name / shard_models::kIndex, 10, options);
+  }
+  for (const std::size_t opened : {std::size_t{0}, kShards / 4, kShards / 2}) {
+    const int watch = ::inotify_init1(IN_CLOEXEC);
+    CHECK(::inotify_add_watch(watch, (dir / "a" / shards[opened]).c_str(), IN_OPEN) >= 0);
+    std::thread replaces([&] {
+      alignas(struct inotify_event) std::array<char, 4096> event;
+      CHECK(::read(watch, event.data(), event.size()) > 0);
+      CHECK_EQ(io::system_file_ops().exchange((dir / "a").c_str(), (dir / "b").c_str()), 0);
+    });
+    const Reader reader = Reader::open(dir / "a" / shard_models::kIndex);
+    replaces.join();
+    ::close(watch);
+    std::string first(10, '\0');
+    reader.read(reader.table().at("t0"), std::as_writable_bytes(std::span(first)));
+    models[first == models[0].data[0] ? 0 : 1].check(reader);
+  }
 }
 
 RUN_TESTS()

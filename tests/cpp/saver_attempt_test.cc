@@ -1,9 +1,14 @@
 // Attempts: who belongs to which, what dead ones leave, and what is never taken for something else.
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -81,6 +86,35 @@ void save_in_a_run_that_dies(const std::filesystem::path& path, const SaveOption
            }),
            42);
 }
+
+// Children that live until the object is destroyed.
+class LongLived {
+ public:
+  LongLived() {
+    CHECK_EQ(::pipe(life_), 0);
+    CHECK_EQ(::pipe(born_), 0);
+  }
+  ~LongLived() {
+    for (const int fd : {life_[0], life_[1], born_[0], born_[1]}) ::close(fd);
+  }
+  LongLived(const LongLived&) = delete;
+  LongLived& operator=(const LongLived&) = delete;
+
+  // Returns when the child runs, with all that a fork does in a child behind it.
+  void make_child() const {
+    char byte = 0;
+    if (::fork() == 0) {
+      ::close(life_[1]);
+      const bool told = ::write(born_[1], &byte, 1) == 1;
+      ::_exit(told && ::read(life_[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    CHECK_EQ(::read(born_[0], &byte, 1), 1);
+  }
+
+ private:
+  int life_[2];
+  int born_[2];
+};
 
 std::string error_of(const std::function<void()>& body) {
   const Error error = CHECK_THROWS(Error, body());
@@ -201,23 +235,71 @@ TEST(a_forked_child_remembers_nothing_of_its_parents_saves) {
 
 TEST(a_child_does_not_keep_the_lock_of_a_parent_that_died) {
   const TempDir dir;
-  int ends[2];
-  CHECK_EQ(::pipe(ends), 0);
+  const LongLived children;
   CHECK_EQ(in_child([&] {
              const auto lock = sharded::HeldFile::lock(dir / "lock", io::system_file_ops());
-             if (::fork() == 0) {
-               ::close(ends[1]);
-               char byte;
-               ::_exit(::read(ends[0], &byte, 1) == 0 ? 0 : 1);  // lives until the test ends
-             }
+             children.make_child();
              ::_exit(42);
            }),
            42);
-  {
+  const auto lock = sharded::HeldFile::lock(dir / "lock", io::system_file_ops());
+}
+
+// As above, but the child is made before the parent has the lock: just after the file was opened.
+TEST(a_child_that_is_made_while_a_file_is_opened_does_not_keep_its_lock) {
+  class Forking final : public io::FileOps {
+   public:
+    explicit Forking(const LongLived& children) : children_(children) {}
+    int open(const char* path, int flags, mode_t mode) override {
+      const int fd = FileOps::open(path, flags, mode);
+      forked_ = std::async(std::launch::async, [this] { children_.make_child(); });
+      forked_.wait_for(std::chrono::milliseconds(200));  // a fork may have to wait until the file is known
+      return fd;
+    }
+    void wait() { forked_.wait(); }
+
+   private:
+    const LongLived& children_;
+    std::future<void> forked_;
+  };
+  for (const bool looks : {false, true}) {
+    const TempDir dir;
+    write_file(dir / "lock", "");
+    const LongLived children;
+    CHECK_EQ(in_child([&] {
+               Forking ops(children);
+               std::optional<sharded::HeldFile> lock;
+               if (looks) {
+                 sharded::look_at_held_file(dir / "lock", ops);
+               } else {
+                 lock.emplace(sharded::HeldFile::lock(dir / "lock", ops));
+               }
+               ops.wait();
+               ::_exit(42);
+             }),
+             42);
     const auto lock = sharded::HeldFile::lock(dir / "lock", io::system_file_ops());
   }
-  ::close(ends[0]);
-  ::close(ends[1]);
+}
+
+// The child has the object, but neither the descriptor nor the thread that writes the heartbeat.
+TEST(a_child_lets_go_of_its_parents_file_at_once_and_leaves_it_alone) {
+  const TempDir dir;
+  std::optional<sharded::HeldFile> lock(sharded::HeldFile::lock(dir / "lock", io::system_file_ops()));
+  std::this_thread::sleep_for(2 * sharded::kHeartbeat);  // the thread waits for its next heartbeat
+  CHECK_EQ(in_child([&] {
+             ::alarm(10);
+             std::vector<int> own;  // one of them has the number that the lock had
+             for (int i = 0; i < 10; ++i) own.push_back(::open((dir / "lock").c_str(), O_RDONLY | O_CLOEXEC));
+             lock.reset();
+             const bool open = std::all_of(own.begin(), own.end(), [](int fd) { return ::fcntl(fd, F_GETFD) >= 0; });
+             ::_exit(open ? 0 : 1);
+           }),
+           0);
+  CHECK(std::filesystem::exists(dir / "lock"));
+  CHECK_THROWS(Error, sharded::HeldFile::lock(dir / "lock", io::system_file_ops()));
+  lock.reset();
+  CHECK(!std::filesystem::exists(dir / "lock"));
 }
 
 TEST(a_record_whose_files_are_gone_or_cut_does_not_count) {
@@ -302,6 +384,113 @@ TEST(a_shard_that_fails_before_it_writes_tells_shard_0_too) {
     save_one(dir / "ckpt", options, "part", 0, 2);
     CHECK_EQ(loaded(dir / "ckpt"), "part");
     CHECK(only_a_checkpoint(dir / "ckpt"));
+  }
+}
+
+TEST(a_shard_that_is_cancelled_before_shard_0_begins_tells_it) {
+  for (const char* attempt : {"", "1"}) {
+    const TempDir dir;
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.attempt = attempt;
+    std::promise<void> cancelled;
+    std::jthread other([&] {
+      SaveOptions own = options;
+      bool told = false;
+      own.progress = [&](std::uint64_t, std::uint64_t, std::string_view) {
+        if (!std::exchange(told, true)) cancelled.set_value();
+        return false;
+      };
+      const Error error = CHECK_THROWS(Error, save_value(dir.path(), own, 1, 1));
+      CHECK(error.code() == ErrorCode::kCancelled);
+    });
+    cancelled.get_future().wait();
+    CHECK(has(error_of([&] { save_value(dir.path(), options, 0, 1); }), "shard 1 failed: saving was cancelled"));
+    other.join();
+    CHECK_EQ(names_in(dir.path()), std::vector<std::string>());
+  }
+}
+
+TEST(a_shard_that_is_refused_tells_shard_0_though_its_options_differ) {
+  const SaveOptions leads = options_of(CheckpointLayout::kRecis, true);
+  for (const CheckpointLayout layout : {CheckpointLayout::kRecis, CheckpointLayout::kPlain}) {
+    for (const bool named : {true, false}) {
+      const TempDir dir;
+      const std::filesystem::path path = dir / "ckpt";
+      save_one(path, leads, "old");
+      SaveOptions first = leads;
+      SaveOptions other = options_of(layout);
+      if (named) {
+        first.attempt = other.attempt = "a";
+        first.run = other.run = "r";
+      }
+      const auto be_refused = [&] {
+        const Error error = CHECK_THROWS(Error, save_one(path, other, "new", 1, 2));
+        CHECK(error.code() == ErrorCode::kConflict);
+      };
+      std::jthread late;
+      AtStep ops("token published", [&] { late = std::jthread(be_refused); });
+      first.file_ops = &ops;
+      if (named) be_refused();
+      const std::string told = error_of([&] { save_one(path, first, "new", 0, 2); });
+      if (late.joinable()) late.join();
+      CHECK(has(told, "shard 1 failed: ") && has(told, "holds a checkpoint"));
+      CHECK_EQ(loaded(path), "old");
+      CHECK(only_a_checkpoint(path));
+      if (!named) continue;
+      // What it told before does not count when the shard tries again.
+      be_refused();
+      SaveOptions again = leads;
+      again.attempt = "a";
+      again.run = "r";
+      save_one(path, again, "new", 1, 2);
+      save_one(path, again, "new", 0, 2);
+      CHECK_EQ(loaded(path), "new");
+      CHECK(only_a_checkpoint(path));
+    }
+  }
+}
+
+TEST(a_shard_that_cannot_prepare_the_directory_tells_shard_0) {
+  for (const bool begins : {false, true}) {
+    const TempDir dir;
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.attempt = "a";
+    options.run = "r";
+    faulty::FaultyFileOps ops({1, faulty::Call::kFsync, EIO, false});
+    SaveOptions other = options;
+    other.file_ops = &ops;
+    if (begins) {
+      Saver saver(1, 2, 1, dir / "ckpt");
+      saver.configure(other);
+      CHECK_THROWS(Error, saver.begin());
+    } else {
+      CHECK_THROWS(Error, save_one(dir / "ckpt", other, "new", 1, 2));
+    }
+    const std::string told = error_of([&] { save_one(dir / "ckpt", options, "new", 0, 2); });
+    CHECK(has(told, "shard 1 failed: ") && has(told, "cannot sync the directory"));
+  }
+}
+
+TEST(a_shard_of_another_run_that_is_cancelled_fails_nobody) {
+  for (const char* attempt : {"", "1"}) {
+    const TempDir dir;
+    SaveOptions options = options_of(CheckpointLayout::kPlain);
+    options.attempt = attempt;
+    options.run = "tuesday";
+    AtStep ops("token published", [&] {
+      SaveOptions other = options;
+      other.attempt = "";
+      other.run = "monday";
+      other.timeout = std::chrono::milliseconds(200);
+      other.progress = [](std::uint64_t, std::uint64_t, std::string_view) { return false; };
+      CHECK_THROWS(Error, save_value(dir.path(), other, 1, 1));
+    });
+    SaveOptions first = options;
+    first.file_ops = &ops;
+    std::jthread other([&] { save_value(dir.path(), options, 1, 2); });
+    save_value(dir.path(), first, 0, 2);
+    other.join();
+    CHECK_EQ(saved_values(dir.path()), (Rows{{0, {2}}, {40000, {2}}}));
   }
 }
 

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <string>
+#include <thread>
 
 #include "check.h"
 #include "faulty_file_ops.h"
@@ -233,6 +235,64 @@ TEST(files_that_are_no_part_of_a_checkpoint_stay) {
       CHECK_EQ(names_in(dir.path()), std::vector<std::string>{name});
       CHECK_EQ(read_file(dir / name), "somebody else's");
     }
+  }
+}
+
+// A record counts from the moment when it has its name, whatever becomes of the shard that wrote it.
+TEST(a_shard_that_fails_behind_its_record_leaves_its_files_to_shard_0) {
+  // Shard 0 stops between the moment when it has all records and its commit, until the other shard has failed.
+  class Leader final : public io::FileOps {
+   public:
+    void reached(const char* step) override {
+      if (std::strcmp(step, "records collected") != 0) return;
+      collected.set_value();
+      failed.get_future().wait();
+    }
+    std::promise<void> collected;
+    std::promise<void> failed;
+  };
+  // The other shard cannot sync the directory after its record got its name.
+  class Follower final : public io::FileOps {
+   public:
+    explicit Follower(std::future<void> collected) : collected_(std::move(collected)) {}
+    int rename(const char* from, const char* to) override {
+      const int result = FileOps::rename(from, to);
+      published_ = published_ || std::string(to).ends_with("-s00001.json");
+      return result;
+    }
+    int fsync(int fd) override {
+      if (!published_) return FileOps::fsync(fd);
+      collected_.wait();
+      errno = EIO;
+      return -1;
+    }
+
+   private:
+    std::future<void> collected_;
+    bool published_ = false;
+  };
+  for (const bool plain : {true, false}) {
+    const TempDir dir;
+    const std::filesystem::path path = dir / "ckpt";
+    SaveOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
+    save_one(path, options, "old");
+    options.attempt = "a";
+    options.run = "r";
+    Leader leader;
+    std::jthread other([&] {
+      Follower follower(leader.collected.get_future());
+      SaveOptions own = options;
+      own.file_ops = &follower;
+      const Error error = CHECK_THROWS(Error, save_one(path, own, "new", 1, 2));
+      CHECK_EQ(error.os_errno(), EIO);
+      leader.failed.set_value();
+    });
+    SaveOptions own = options;
+    own.file_ops = &leader;
+    save_one(path, own, "new", 0, 2);
+    other.join();
+    CHECK_EQ(loaded(path), "new");
+    CHECK(only_a_checkpoint(path));
   }
 }
 

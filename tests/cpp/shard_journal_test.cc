@@ -99,6 +99,40 @@ TEST(names_of_shards_are_told_from_others) {
   }
 }
 
+TEST(a_stem_that_makes_names_too_long_is_refused_before_anything_is_touched) {
+  const TempDir dir;
+  const Model model(2, 10, 3);
+  const auto index_of = [&](std::size_t bytes) { return dir / (std::string(bytes, 's') + std::string(kIndexSuffix)); };
+  for (const std::size_t bytes : {std::size_t{220}, std::size_t{225}, std::size_t{232}}) {
+    const Error error = CHECK_THROWS(Error, model.writer.write_shards(index_of(bytes), 10));
+    CHECK(error.code() == ErrorCode::kInvalidArgument);
+    for (const std::string& part :
+         {std::string(bytes, 's').substr(0, 100), std::to_string(bytes + 36) + " bytes", std::string("255")}) {
+      CHECK(std::string(error.what()).find(part) != std::string::npos);
+    }
+    CHECK_EQ(files_in(dir), Names());
+  }
+  model.writer.write_shards(index_of(219), 10);
+  model.writer.write_shards(index_of(219), 10);
+  model.check(Reader::open(index_of(219)));
+  CHECK_EQ(files_in(dir).size(), 3u);
+}
+
+// Other tools write sets with longer stems: their names have no id.
+TEST(one_file_replaces_no_set_whose_stem_is_too_long) {
+  const TempDir dir;
+  const std::string stem(225, 's');
+  const std::string shard = stem + "-00001-of-00001.safetensors";
+  const Model model(1, 10, 3);
+  model.writer.write_file(dir / shard, Format::kSafetensors);
+  write_file(dir / (stem + std::string(kIndexSuffix)),
+             R"({"metadata":{"total_size":10},"weight_map":{"t0":")" + shard + R"("}})");
+  const Names before = files_in(dir);
+  const Error error = CHECK_THROWS(Error, model.writer.write_file_or_shards(dir / (stem + ".safetensors"), 1000));
+  CHECK(error.code() == ErrorCode::kInvalidArgument);
+  CHECK_EQ(files_in(dir), before);
+}
+
 TEST(shards_of_a_dead_save_are_removed) {
   const TempDir dir;
   save(dir);
@@ -180,6 +214,23 @@ TEST(without_an_index_old_shards_stay) {
   write_file(dir / journal_name(io::host_id()), journal_text("old " + identity(dir / shard) + " " + shard + "\n"));
   save(dir);
   CHECK(is_there(dir, shard));
+}
+
+// One file replaces a set. The process that removes the set may die before or after it has removed the index.
+TEST(shards_of_a_removed_set_are_removed_unless_an_index_names_them) {
+  for (const bool has_index : {false, true}) {
+    const TempDir dir;
+    save(dir, 2);
+    const Names set = files_in(dir);
+    const std::string shard = "model-00001-of-00002.safetensors";
+    const std::string other = "model-00002-of-00002.safetensors";
+    const std::string lines = "removed " + identity(dir / shard) + " " + shard + "\n" + "removed 1 2.3 " + other + "\n";
+    write_file(dir / journal_name(io::host_id()), journal_text(lines));
+    if (!has_index) std::filesystem::remove(dir / kIndex);
+    settle_journals(site_of_index(dir / kIndex), "", io::system_file_ops());
+    // The other file is not the one that the journal means.
+    CHECK_EQ(files_in(dir), has_index ? set : Names{other});
+  }
 }
 
 TEST(a_save_that_was_overtaken_while_it_wrote_is_the_last_one) {

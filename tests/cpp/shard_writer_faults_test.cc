@@ -136,6 +136,69 @@ void for_every_scene(bool durable, const std::function<void(const Scene&)>& body
   body(Scene(Before::kNothing, false, durable));
 }
 
+// A set that is replaced by one file, under one name, and how the directory may look afterwards.
+class OneFileScene {
+ public:
+  OneFileScene(bool names_with_id, bool durable, bool next_is_set)
+      : names_with_id_(names_with_id), durable_(durable), next_is_set_(next_is_set) {}
+
+  void set_up() const {
+    for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) std::filesystem::remove(entry.path());
+    for (const auto& [name, text] : foreign_) write_file(dir_ / name, text);
+    for (int i = 0; i < (names_with_id_ ? 2 : 1); ++i) save_as(old_, 100, false, io::system_file_ops());
+  }
+
+  void save(io::FileOps& ops) const { save_as(new_, 1000, durable_, ops); }
+
+  // Whether the one file is there; the set is whole, or has no index.
+  bool is_new() const {
+    const bool has_file = std::filesystem::exists(path());
+    if (has_file) new_.check(Reader::open(path()));
+    if (has_set()) old_.check(Reader::open(dir_ / kIndex));
+    CHECK(has_file || has_set());
+    return has_file;
+  }
+  bool has_set() const { return std::filesystem::exists(dir_ / kIndex); }
+
+  void check_next_save() const {
+    const Model next(4, 100, 7);
+    save_as(next, next_is_set_ ? 100 : 1000, false, io::system_file_ops());
+    next.check(Reader::open(next_is_set_ ? dir_ / kIndex : path()));
+    check_no_leftovers(next_is_set_ ? 5 : 1);
+  }
+
+  void check_no_leftovers(std::size_t files) const {
+    for (const auto& [name, text] : foreign_) CHECK_EQ(read_file(dir_ / name), text);
+    if (names_in(dir_.path()).size() == foreign_.size() + files) return;
+    for (const std::string& name : names_in(dir_.path())) std::fprintf(stderr, "there is %s\n", name.c_str());
+    CHECK(false);
+  }
+
+ private:
+  std::filesystem::path path() const { return dir_ / "model.safetensors"; }
+  void save_as(const Model& model, std::uint64_t max_shard_bytes, bool durable, io::FileOps& ops) const {
+    WriteOptions options;
+    options.durable = durable;
+    options.file_ops = &ops;
+    model.writer.write_file_or_shards(path(), max_shard_bytes, options);
+  }
+
+  const bool names_with_id_;
+  const bool durable_;
+  const bool next_is_set_;
+  const Files foreign_{{"config.json", "{}"}, {"model-00001-of-00007.safetensors", "theirs"}};
+  const TempDir dir_;
+  const Model old_{3, 100, 1};
+  const Model new_{2, 100, 50};
+};
+
+void for_every_one_file_scene(const std::function<void(const OneFileScene&)>& body) {
+  for (const bool names_with_id : {false, true}) {
+    for (const bool next_is_set : {false, true}) body(OneFileScene(names_with_id, false, next_is_set));
+  }
+  body(OneFileScene(false, true, false));
+}
+
 bool says_unchanged(const Error& error) { return std::string(error.what()).find("unchanged") != std::string::npos; }
 
 // Kills the process before the n-th call.
@@ -166,13 +229,13 @@ class KillingFileOps final : public io::FileOps {
   std::uint64_t left_;
 };
 
-// Saves in a child that dies before its n-th call. False when it came to its end.
-bool dies_at(std::uint64_t n, const Scene& scene) {
+// Calls `save` in a child that dies before its n-th call. False when it came to its end.
+bool dies_at(std::uint64_t n, const std::function<void(io::FileOps&)>& save) {
   const pid_t child = ::fork();
   if (child == 0) {
     KillingFileOps ops(n);
     try {
-      scene.save(ops);
+      save(ops);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "child: %s\n", error.what());
       ::_exit(1);
@@ -190,7 +253,7 @@ void kill_before_every_call(const Scene& scene) {
   bool committed = false;
   for (;; ++n) {
     scene.set_up();
-    const bool died = dies_at(n, scene);
+    const bool died = dies_at(n, [&](io::FileOps& ops) { scene.save(ops); });
     const bool is_new = scene.is_new();
     CHECK(is_new || !committed);  // the commit is one call
     committed = is_new;
@@ -311,6 +374,53 @@ TEST(a_shard_that_cannot_be_removed_does_not_fail_the_save) {
 TEST(a_process_is_killed_before_every_call) {
   for_every_scene(false, kill_before_every_call);
   kill_before_every_call(Scene(Before::kUsualNames, true, true));
+}
+
+TEST(a_process_is_killed_before_every_call_while_one_file_replaces_a_set) {
+  for_every_one_file_scene([](const OneFileScene& scene) {
+    std::uint64_t n = 1;
+    for (;; ++n) {
+      scene.set_up();
+      const bool died = dies_at(n, [&](io::FileOps& ops) { scene.save(ops); });
+      const bool is_new = scene.is_new();
+      if (!died) {
+        CHECK(is_new && !scene.has_set());
+        break;
+      }
+      scene.check_next_save();
+    }
+    CHECK(n > 15);
+    scene.check_no_leftovers(1);
+  });
+}
+
+TEST(every_call_fails_once_while_one_file_replaces_a_set) {
+  for_every_one_file_scene([](const OneFileScene& scene) {
+    for (std::uint64_t n = 1;; ++n) {
+      scene.set_up();
+      const std::size_t descriptors = open_descriptors();
+      FaultyFileOps ops({.at = n, .kind = {}, .error = EIO});
+      bool succeeded = false;
+      bool unchanged = false;
+      try {
+        scene.save(ops);
+        succeeded = true;
+      } catch (const Error& error) {
+        CHECK_EQ(error.os_errno(), EIO);
+        unchanged = says_unchanged(error);
+      }
+      CHECK_EQ(open_descriptors(), descriptors);
+      const bool is_new = scene.is_new();
+      CHECK(!succeeded || is_new);
+      CHECK(!unchanged || !is_new);
+      if (ops.injected() == 0) {
+        CHECK(succeeded && !scene.has_set());
+        break;
+      }
+      scene.check_next_save();
+    }
+    scene.check_no_leftovers(1);
+  });
 }
 
 TEST(thousands_of_shards_cost_a_constant_number_of_calls_each) {

@@ -79,6 +79,28 @@ def test_a_producer_keeps_its_memory_alive() -> None:
     assert watch() is None
 
 
+def test_a_write_does_not_change_what_the_collector_sees(tmp_path) -> None:
+    """The collector looks more than once, and would take for garbage what it sees only the first time."""
+    seen = []
+
+    def produce():
+        seen.append(produce in gc.get_referents(writer))
+        return bytes(4)
+
+    writer = Writer()
+    writer.add_deferred("a", "F32", [1], produce)
+    assert produce in gc.get_referents(writer)
+    writer.write_shards(tmp_path / "m.safetensors.index.json", 4)  # copies the producers
+    assert seen == [True]
+    # What is also a Python object is never shown, whether that object is still there or not.
+    shared = Producer.deferred(4, produce)
+    other = Writer()
+    other.add("b", "F32", [1], shared)
+    assert produce not in gc.get_referents(other)
+    del shared
+    assert produce not in gc.get_referents(other)
+
+
 def test_errors_of_a_callable_arrive() -> None:
     def produce():
         raise LookupError("gone")

@@ -139,6 +139,39 @@ def test_a_save_that_cannot_begin_is_no_save(tmp_path: Path, monkeypatch: pytest
         weightstore.Saver(path=tmp_path, progress=3)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("started", [0, 1])
+def test_a_save_async_without_its_threads_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: int
+) -> None:
+    """save_async() needs two threads; the first or the second cannot be started."""
+    start = threading.Thread.start
+    left = [started]
+
+    def no_more_threads(thread: threading.Thread) -> None:
+        if left[0] == 0:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    tensor = torch.ones(1000)
+    saver = weightstore.Saver(path=tmp_path, tensors={"w": tensor})
+    threads = set(threading.enumerate())
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_more_threads)
+        with pytest.raises(RuntimeError, match="can't start") as caught:
+            saver.save_async()
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert list(tmp_path.iterdir()) == []  # neither a checkpoint nor a lock
+    assert not saver._staging
+    frames = [entry.frame.f_locals for entry in caught.traceback]
+    assert not any(frame.get("blocks") for frame in frames)
+    weightstore.Saver(path=tmp_path, tensors={"w": tensor + 1}).save()
+    saver.save_async().result(60)
+    assert weightstore.CheckpointReader(tmp_path).read_tensor("w").eq(1).all()
+
+
 def test_a_save_that_failed_lets_go_of_its_tables(tmp_path: Path) -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

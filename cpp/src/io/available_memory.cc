@@ -55,8 +55,27 @@ std::uint64_t sum_of(const std::string& text, std::initializer_list<std::string_
   return sum;
 }
 
+// A number in /proc/spl/kstat, whose lines are "<key> <type> <number>".
+std::uint64_t kstat(const std::string& text, std::string_view key) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    std::string type;
+    std::string value;
+    if (words >> name >> type >> value && name == key) return number(value).value_or(0);
+  }
+  return 0;
+}
+
 std::uint64_t add(std::uint64_t a, std::uint64_t b) { return checked_add(a, b).value_or(kUnlimited); }
 std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a - std::min(a, b); }
+
+// What ZFS gives back when memory is short: its cache (ARC), which is not page cache, down to its least size.
+std::uint64_t reclaimable_by_zfs(const fs::path& root) {
+  const std::string text = contents(root / "proc/spl/kstat/zfs/arcstats");
+  return less(kstat(text, "size"), kstat(text, "c_min"));
+}
 
 // What one group leaves; kUnlimited when it sets no limit. `swap_free` is the machine's.
 
@@ -103,7 +122,8 @@ std::uint64_t available_memory(Swap swap, const fs::path& root) {
   const std::string machine = contents(root / "proc/meminfo");
   const std::uint64_t swap_free = swap == Swap::kCounts ? field(machine, "SwapFree").value_or(0) * 1024 : 0;
   std::uint64_t least = kUnknownMemory;
-  if (const auto kib = field(machine, "MemAvailable")) least = add(*kib * 1024, swap_free);
+  if (const auto kib = field(machine, "MemAvailable"))
+    least = add(add(*kib * 1024, reclaimable_by_zfs(root)), swap_free);
   std::istringstream groups(contents(root / "proc/self/cgroup"));
   for (std::string line; std::getline(groups, line);) {
     const std::size_t first = line.find(':');

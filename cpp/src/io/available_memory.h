@@ -18,8 +18,8 @@ enum class Swap : std::uint8_t {
 
 // Bytes that this process can use before the kernel has to end somebody: what the machine has available (MemAvailable),
 // but not more than each control group of the process leaves (version 1 and 2, with the groups above it). All page
-// cache that the kernel can drop counts as available, as does reclaimable slab. kUnknownMemory when the system does not
-// say. `root` is "/" except in tests.
+// cache that the kernel can drop counts as available, as do reclaimable slab and the cache of ZFS. kUnknownMemory when
+// the system does not say. `root` is "/" except in tests.
 std::uint64_t available_memory(Swap swap, const std::filesystem::path& root = "/");
 
 // Throws Error(kMemory) when `bytes` of new memory, about to be filled, exceed what is available with swap. Cheap

@@ -9,7 +9,8 @@
 //  3. Every shard writes its data files, checked and synced, under names that carry the attempt and that no other file
 //     has.
 //  4. Every shard looks at the token again and writes its record: session, attempt, files with sizes and checksums of
-//     their headers, blocks. A shard that fails writes the reason instead.
+//     their headers, blocks. A shard that fails writes the reason instead, always in the directory of the checkpoint,
+//     even where the new checkpoint is built beside it (8).
 //  5. Shard 0 waits for a record of its session from every shard. A record counts when every file that it names is
 //  there
 //     and whole. When shard 0 has all records, it removes the token.
@@ -59,8 +60,9 @@ std::string read_record(const std::filesystem::path& path, ShardRecord& record, 
     if (error.code() == ErrorCode::kIo && !gone) throw;
     return error.what();
   }
-  if (record.attempt != own.attempt || record.shard != shard || record.shard_num != own.shard_num ||
-      record.layout != own.layout) {
+  // A shard that failed may have failed because of its options.
+  const bool fits = record.layout == own.layout || !record.error.empty();
+  if (record.attempt != own.attempt || record.shard != shard || record.shard_num != own.shard_num || !fits) {
     return "its record is of another save (attempt '" + printable(record.attempt) + "', shard " +
            std::to_string(record.shard) + " of " + std::to_string(record.shard_num) + ", layout " +
            std::string(to_string(record.layout)) + ")";
@@ -70,6 +72,23 @@ std::string read_record(const std::filesystem::path& path, ShardRecord& record, 
            "'); save again on all shards";
   }
   return "";
+}
+
+// Throws when the record says that the shard's part will not come.
+void check_failure(const ShardRecord& record, const std::filesystem::path& path, const SavePlace& place,
+                   io::FileOps& ops) {
+  if (record.error.empty()) return;
+  ops.unlink(path.c_str());  // a shard that tries again is waited for
+  throw Error(ErrorCode::kIo, "shard " + std::to_string(record.shard) + " failed: " + record.error)
+      .in_file(place.target.native());
+}
+
+// Where the checkpoint is built beside its directory, shards that fail still tell it in the directory.
+void check_told_failure(const SavePlace& place, std::uint64_t shard, const ShardRecord& own, io::FileOps& ops) {
+  const std::filesystem::path path = place.target / record_name(own.attempt, shard);
+  if (!place.swaps() || !io::is_there(path)) return;
+  ShardRecord record;
+  if (read_record(path, record, shard, own, ops).empty()) check_failure(record, path, place, ops);
 }
 
 // Another attempt to which this shard has given its part in the same session, while shard 0 has not ended it.
@@ -270,15 +289,12 @@ std::vector<ShardRecord> collect_records(const SavePlace& place, const ShardReco
     // Before the look, so that a record that came in time is seen.
     const bool late = ops.now() >= deadline;
     for (auto it = missing.begin(); it != missing.end();) {
+      check_told_failure(place, it->first, own, ops);
       const std::filesystem::path path = place.work / record_name(own.attempt, it->first);
       if (io::is_there(path)) {
         ShardRecord& record = records[it->first];
         it->second = read_record(path, record, it->first, own, ops);
-        if (it->second.empty() && !record.error.empty()) {
-          ops.unlink(path.c_str());  // a shard that tries again is waited for
-          throw Error(ErrorCode::kIo, "shard " + std::to_string(it->first) + " failed: " + record.error)
-              .in_file(place.target.native());
-        }
+        if (it->second.empty()) check_failure(record, path, place, ops);
         if (it->second.empty()) it->second = problem_of(record, place.work, ops);
         if (it->second.empty()) {
           it = missing.erase(it);

@@ -36,20 +36,28 @@ std::string beat_digits(std::uint64_t n) {
   return digits.data();
 }
 
-// Descriptors that a forked child must close. The set is never destroyed: threads may still hold files at exit.
+// Descriptors that a forked child must close: open files that are locked, or may be. Files are opened and closed under
+// the mutex, which a fork takes too: a child never has such a file that is not in the set. The set is never destroyed:
+// threads may still hold files at exit.
 class Descriptors {
  public:
   static Descriptors& all() {
     static Descriptors& descriptors = *new Descriptors;
     return descriptors;
   }
-  void add(int fd) {
+  // As open(2), again after a signal.
+  int open(const std::string& path, int flags, io::FileOps& ops) {
     const std::lock_guard lock(mutex_);
-    fds_.insert(fd);
+    const int fd = io::retry_interrupted([&] { return ops.open(path.c_str(), flags, 0666); });
+    const int error = errno;
+    if (fd >= 0) fds_.insert(fd);
+    errno = error;
+    return fd;
   }
-  void remove(int fd) {
+  void close(int fd, io::FileOps& ops) {
     const std::lock_guard lock(mutex_);
     fds_.erase(fd);
+    io::close_quietly(ops, fd);
   }
 
  private:
@@ -97,15 +105,18 @@ Error held_by_another(const std::filesystem::path& path) {
 
 class HeldFile::Owner {
  public:
-  Owner(std::string path, int fd, io::FileOps& ops) : path_(std::move(path)), fd_(fd), ops_(ops) {
-    Descriptors::all().add(fd_);
-  }
+  // Takes a descriptor that Descriptors::open() gave.
+  Owner(std::string path, int fd, io::FileOps& ops) : path_(std::move(path)), fd_(fd), ops_(ops) {}
   ~Owner() {
-    beats_ = std::jthread();
+    if (::getpid() != process_) {
+      // The file is the parent's, and its descriptor is closed here. The thread cannot be joined, so it is leaked.
+      static_cast<void>(beats_.release());
+      return;
+    }
+    beats_.reset();
     // The directory may have been swapped for another one, in which another save has a file of this name.
     if (!path_.empty() && same_file(fd_, path_, ops_)) ops_.unlink(path_.c_str());
-    Descriptors::all().remove(fd_);
-    io::close_quietly(ops_, fd_);
+    Descriptors::all().close(fd_, ops_);
   }
   Owner(const Owner&) = delete;
   Owner& operator=(const Owner&) = delete;
@@ -122,7 +133,8 @@ class HeldFile::Owner {
     }
   }
   void start_heartbeat(std::size_t text_bytes) {
-    beats_ = std::jthread([this, text_bytes](const std::stop_token& stop) { beat(stop, text_bytes); });
+    beats_ =
+        std::make_unique<std::jthread>([this, text_bytes](const std::stop_token& stop) { beat(stop, text_bytes); });
   }
 
  private:
@@ -141,7 +153,8 @@ class HeldFile::Owner {
   std::string path_;
   const int fd_;
   io::FileOps& ops_;
-  std::jthread beats_;
+  const pid_t process_ = ::getpid();
+  std::unique_ptr<std::jthread> beats_;
 };
 
 HeldFile::HeldFile(std::unique_ptr<Owner> owner) : owner_(std::move(owner)) {}
@@ -151,7 +164,7 @@ HeldFile::~HeldFile() = default;
 HeldFile HeldFile::lock(const std::filesystem::path& path, io::FileOps& ops) {
   for (int attempt = 0; attempt < kLockTries; ++attempt) {
     constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
-    const int fd = io::retry_interrupted([&] { return ops.open(path.c_str(), kFlags, 0666); });
+    const int fd = Descriptors::all().open(path.native(), kFlags, ops);
     if (fd < 0) throw io::io_error(errno, "cannot create the lock of a save", path.native());
     auto owner = std::make_unique<Owner>("", fd, ops);  // without a path: the file may be another process's
     if (try_lock(fd, LOCK_EX, ops) != 0 && errno == EWOULDBLOCK) throw held_by_another(path);
@@ -177,7 +190,7 @@ HeldFile HeldFile::lock(const std::filesystem::path& path, io::FileOps& ops) {
 HeldFile HeldFile::publish(const std::filesystem::path& path, std::string_view text, io::FileOps& ops) {
   const std::string temporary = path.native() + "." + io::random_digits();
   constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  const int fd = io::retry_interrupted([&] { return ops.open(temporary.c_str(), kFlags, 0666); });
+  const int fd = Descriptors::all().open(temporary, kFlags, ops);
   if (fd < 0) throw io::io_error(errno, "cannot publish the id of the save", path.native());
   auto owner = std::make_unique<Owner>(temporary, fd, ops);
   try_lock(fd, LOCK_EX, ops);  // on a file system without locks the heartbeat is the only sign of life
@@ -191,8 +204,7 @@ HeldFile HeldFile::publish(const std::filesystem::path& path, std::string_view t
 }
 
 std::optional<HeldText> look_at_held_file(const std::filesystem::path& path, io::FileOps& ops) {
-  const int fd =
-      io::retry_interrupted([&] { return ops.open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0); });
+  const int fd = Descriptors::all().open(path.native(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, ops);
   if (fd < 0) return std::nullopt;
   std::optional<HeldText> found;
   try {
@@ -202,7 +214,7 @@ std::optional<HeldText> look_at_held_file(const std::filesystem::path& path, io:
   } catch (const Error&) {
     found.reset();
   }
-  io::close_quietly(ops, fd);
+  Descriptors::all().close(fd, ops);
   return found;
 }
 

@@ -7,6 +7,8 @@
 //    only on the owner's host (Lustre with -o localflock, NFS with local_lock=flock). There, others recognise a living
 //    owner by its heartbeat.
 //  - A forked child closes its copies of these files, so that a child that outlives the owner does not keep its locks.
+//    No fork can come between the opening of a file and the moment when the child would know of it. In a child, a
+//    HeldFile of the parent does nothing: neither the descriptor nor the thread of the heartbeat is there.
 
 #include <chrono>
 #include <cstdint>

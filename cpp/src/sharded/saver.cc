@@ -56,7 +56,7 @@ std::vector<WriteBlock> Saver::make_write_blocks(std::span<const std::shared_ptr
 std::shared_ptr<SaveTurn> Saver::begin() const try {
   const ShardJob job{path_, {shard_index_, shard_num_, parallel_}, options_, file_ops_of(options_)};
   auto turn = sharded::new_turn(job);
-  sharded::open_turn(job, *turn);
+  sharded::do_or_tell(job, *turn, [&] { sharded::open_turn(job, *turn); });
   return turn;
 } catch (Error& error) {
   error.in_file(path_.native());
@@ -82,14 +82,9 @@ void Saver::save(std::span<const WriteBlock> blocks, std::shared_ptr<SaveTurn> t
   if (turn == nullptr) turn = sharded::new_turn(job);
   // Nothing of a checkpoint is touched when the blocks cannot be one.
   const auto plan = options_.layout == CheckpointLayout::kPlain ? sharded::plan_plain : sharded::plan_recis;
-  std::vector<PlannedFile> files;
-  try {
-    files = plan(blocks, job.shard, options_.max_block_bytes);
-  } catch (const std::exception& error) {
-    sharded::tell_failure(job, *turn, error.what());
-    throw;
-  }
-  if (turn->directory.empty()) sharded::open_turn(job, *turn);
+  const std::vector<PlannedFile> files =
+      sharded::do_or_tell(job, *turn, [&] { return plan(blocks, job.shard, options_.max_block_bytes); });
+  if (turn->directory.empty()) sharded::do_or_tell(job, *turn, [&] { sharded::open_turn(job, *turn); });
   sharded::save_part(job, *turn, files);
 } catch (Error& error) {
   error.in_file(path_.native());

@@ -90,12 +90,23 @@ std::vector<RecordedFile> write_files(const SavePlace& place, std::span<const Pl
   return records;
 }
 
+// Tells shard 0 why it need not wait for this shard. Always in the directory of the checkpoint: whether shard 0 builds
+// the checkpoint beside it depends on shard 0's options, and this shard may fail because its own differ.
+void write_failure(const SavePlace& place, ShardRecord record, std::string_view why, io::FileOps& ops) {
+  record.files.clear();
+  record.error = why;
+  const std::filesystem::path path = place.target / record_name(record.attempt, record.shard);
+  io::write_text_file(path, encode_record(record), {false, true}, ops);
+}
+
 // The files and the record of a shard, which are removed when the save fails.
 class Part {
  public:
   Part(const SavePlace& place, ShardRecord record, const SaveOptions& options, io::FileOps& ops)
       : place_(place), record_(std::move(record)), options_(options), ops_(ops) {
-    ops_.unlink(path().c_str());  // of an earlier try under the same attempt
+    // Of an earlier try under the same attempt: its record, or why it failed.
+    ops_.unlink(path().c_str());
+    if (place_.swaps()) ops_.unlink((place_.target / path().filename()).c_str());
   }
 
   ShardRecord& record() { return record_; }
@@ -127,9 +138,7 @@ class Part {
         if (place_.swaps()) ops_.rmdir(place_.work.c_str());  // unless others have something in it
         return;
       }
-      record_.files.clear();
-      record_.error = why;
-      io::write_text_file(path(), encode_record(record_), {false, true}, ops_);
+      write_failure(place_, record_, why, ops_);
     } catch (...) {
     }
   }
@@ -211,22 +220,22 @@ void lead(const ShardJob& job, SaveTurn& turn, std::span<const PlannedFile> file
 void report_failure(const ShardJob& job, const std::filesystem::path& directory, const Token& token,
                     std::string_view why) {
   const SavePlace place = place_of(directory, job.options, token.attempt);
-  make_building_site(place, job.ops);
-  Part(place, new_record(job.shard, job.options, token.attempt, token.session), job.options, job.ops).withdraw(why);
+  write_failure(place, new_record(job.shard, job.options, token.attempt, token.session), why, job.ops);
 }
 
 void follow(const ShardJob& job, SaveTurn& turn, std::span<const PlannedFile> files, Meter& meter) {
   const auto& [path, shard, options, ops] = job;
   SaveClaim& claim = turn.claim;
   const auto watch = [&] { meter.report(); };
-  refuse_existing(turn.directory, options, ops);
+  do_or_tell(job, turn, [&] { refuse_existing(turn.directory, options, ops); });
   std::string attempt = claim.attempt;
   std::string session = named_session(claim);
   if (claim.names_session()) {
     const ShardRecord own = new_record(shard, options, attempt, session);
-    wait_for_earlier_part(turn.directory, own, options.timeout, watch, ops);
+    do_or_tell(job, turn, [&] { wait_for_earlier_part(turn.directory, own, options.timeout, watch, ops); });
   } else {
-    const auto [token, refusal] = wait_for_token(turn.directory, claim, options.timeout, watch, ops);
+    const auto [token, refusal] =
+        do_or_tell(job, turn, [&] { return wait_for_token(turn.directory, claim, options.timeout, watch, ops); });
     if (!refusal.empty()) {
       // Without this shard the save cannot succeed. Processes of another run have no say in it.
       if (claim.leader.empty() || claim.leader == token.process) report_failure(job, turn.directory, token, refusal);
@@ -239,7 +248,7 @@ void follow(const ShardJob& job, SaveTurn& turn, std::span<const PlannedFile> fi
     ops.reached("token joined");
   }
   const SavePlace place = place_of(turn.directory, options, attempt);
-  make_building_site(place, ops);
+  do_or_tell(job, turn, [&] { make_building_site(place, ops); });
   Part part(place, new_record(shard, options, attempt, session), options, ops);
   try {
     part.record().files = write_files(place, files, attempt, shard.index, options, meter, ops);

@@ -2,6 +2,8 @@
 
 // One shard's way through a save: the steps at the top of commit.cc.
 
+#include <cerrno>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -12,6 +14,7 @@
 #include "sharded/held_file.h"
 #include "sharded/process_memory.h"
 #include "sharded/session.h"
+#include "weightstore/error.h"
 #include "weightstore/saver.h"
 
 namespace weightstore {
@@ -44,8 +47,22 @@ void open_turn(const ShardJob& job, SaveTurn& turn);
 // Writes this shard's part; on shard 0 it also waits for the others and commits. The turn is open.
 void save_part(const ShardJob& job, SaveTurn& turn, std::span<const PlannedFile> files);
 
-// Tells shard 0 that this shard's part will not come. Does nothing on shard 0.
+// Tells shard 0 that this shard's part will not come. Where only the token of shard 0 says which save that is, this
+// call waits up to two seconds for the token. Saves of other runs are not told. Does nothing on shard 0.
 void tell_failure(const ShardJob& job, SaveTurn& turn, std::string_view why) noexcept;
+
+// Does `step`, which comes before there is anything to withdraw, and tells shard 0 when it fails. A shard that has
+// waited its whole timeout for shard 0 has nobody to tell.
+template <class Step>
+auto do_or_tell(const ShardJob& job, SaveTurn& turn, const Step& step) {
+  try {
+    return step();
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    if (known == nullptr || known->os_errno() != ETIMEDOUT) tell_failure(job, turn, error.what());
+    throw;
+  }
+}
 
 }  // namespace sharded
 }  // namespace weightstore
