@@ -122,7 +122,7 @@ fuzz-build: fuzz-tools build/fuzz/build.ninja
 .PHONY: $(addprefix fuzz-,$(FUZZ_TARGETS))
 $(addprefix fuzz-,$(FUZZ_TARGETS)): fuzz-%: fuzz-build
 	mkdir -p build/fuzz/found/$*
-	cd build/fuzz && ASAN_OPTIONS=quarantine_size_mb=32 tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=65536 \
+	cd build/fuzz && ASAN_OPTIONS=quarantine_size_mb=32:malloc_context_size=2 tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=65536 \
 	  -entropic_scale_per_exec_time=1 -malloc_limit_mb=64 -rss_limit_mb=4096 -timeout=10 -print_final_stats=1 -verbosity=0 \
 	  found/$* $(CURDIR)/tests/fuzz/corpus/$*
 

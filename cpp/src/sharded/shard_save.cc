@@ -224,7 +224,9 @@ void report_failure(const ShardJob& job, const std::filesystem::path& directory,
 }
 
 void follow(const ShardJob& job, SaveTurn& turn, std::span<const PlannedFile> files, Meter& meter) {
-  const auto& [path, shard, options, ops] = job;
+  const ShardPosition& shard = job.shard;
+  const SaveOptions& options = job.options;
+  io::FileOps& ops = job.ops;
   SaveClaim& claim = turn.claim;
   const auto watch = [&] { meter.report(); };
   do_or_tell(job, turn, [&] { refuse_existing(turn.directory, options, ops); });
