@@ -205,6 +205,8 @@ void Parser::parse_shape() {
       throw Error(ErrorCode::kLimit, "a shape of more than " + std::to_string(limits_.rank) + " dimensions")
           .at_offset(cursor_.offset());
     }
+    // A dimension may be a single byte of CBOR. While a vector that doubles is copied it takes 24 bytes for each.
+    if (shape_.size() == shape_.capacity()) shape_.reserve(shape_.size() + shape_.size() / 4 + 8);
     shape_.push_back(cursor_.read_uint());
   }
 }
