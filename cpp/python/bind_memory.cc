@@ -1,6 +1,7 @@
 #include <new>
 
 #include "bindings.h"
+#include "collectable.h"
 #include "io/available_memory.h"
 #include "io/huge_buffer.h"
 #include "memory.h"
@@ -39,7 +40,7 @@ Memory allocate_memory(std::size_t size) {
 }
 
 void init_memory(py::module_& m) {
-  py::class_<Memory>(m, "Memory", py::buffer_protocol(), "Bytes that keep their owner alive.")
+  py::class_<Memory>(m, "Memory", py::buffer_protocol(), "Bytes that keep their owner alive.", only_from_functions())
       .def_buffer([](Memory& memory) {
         return py::buffer_info(memory.data(), 1, "B", 1, {static_cast<py::ssize_t>(memory.size())}, {py::ssize_t{1}},
                                memory.read_only());

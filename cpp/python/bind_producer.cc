@@ -2,6 +2,7 @@
 #include <string>
 
 #include "bindings.h"
+#include "collectable.h"
 #include "gil.h"
 #include "memory.h"
 #include "py_object.h"
@@ -53,7 +54,8 @@ void read_into(ByteProducer& producer, std::uintptr_t address, std::size_t nbyte
 }  // namespace
 
 void init_producer(py::module_& m) {
-  py::class_<ByteProducer, Producer>(m, "Producer", "Bytes that are made when they are written, block by block.")
+  py::class_<ByteProducer, Producer>(m, "Producer", "Bytes that are made when they are written, block by block.",
+                                     only_from_functions())
       .def_static("buffer", &of_buffer, py::arg("data"), "The memory of a contiguous buffer.")
       .def_static("memory", &of_memory, py::arg("address"), py::arg("nbytes"), py::arg("owner"),
                   "Memory that `owner` keeps alive.")

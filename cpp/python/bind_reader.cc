@@ -205,7 +205,8 @@ void init_reader(py::module_& m) {
   const auto verify = py::arg("verify") = "off";
   const auto threads = py::arg("threads") = 0;
   const auto unknown = py::arg("opaque") = "error";
-  py::class_<Reader>(m, "Reader", "An open file. Tensors go by number, in the order of their data.")
+  py::class_<Reader>(m, "Reader", "An open file. Tensors go by number, in the order of their data.",
+                     only_from_functions())
       .def_static(
           "open",
           [](const py::object& path, bool map_it, const std::string& check, unsigned count, const std::string& opaque) {
@@ -323,7 +324,8 @@ void init_reader(py::module_& m) {
           },
           py::arg("progress") = py::none())
       .def("without_checksum", &Reader::without_checksum, "The tensors that verify_all() cannot check.");
-  py::class_<ObjectReader, Reader>(m, "ObjectReader", "A Reader over a file object.", collectable<ObjectReader>());
+  py::class_<ObjectReader, Reader>(m, "ObjectReader", "A Reader over a file object.",
+                                   collectable<ObjectReader, &ObjectReader::visit, nullptr, false>());
 }
 
 }  // namespace weightstore::python

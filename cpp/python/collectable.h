@@ -51,11 +51,13 @@ T* made_object(PyObject* self) {
 
 // For py::class_<T>: `Visit` is called with (const T&, Visitor&); `Clear`, if any, with (T&), and lets go of it
 // all.
-template <class T, auto Visit = &T::visit, auto Clear = nullptr>
+// `Constructible` says whether the class has a py::init; see only_from_functions().
+template <class T, auto Visit = &T::visit, auto Clear = nullptr, bool Constructible = true>
 pybind11::custom_type_setup collectable() {
   return pybind11::custom_type_setup([](PyHeapTypeObject* heap_type) {
     PyTypeObject* type = &heap_type->ht_type;
     type->tp_flags |= Py_TPFLAGS_HAVE_GC;
+    if constexpr (!Constructible) type->tp_flags |= Py_TPFLAGS_DISALLOW_INSTANTIATION;
     type->tp_traverse = [](PyObject* self, visitproc visit, void* arg) {
       Py_VISIT(Py_TYPE(self));
       Visitor visitor(visit, arg);
@@ -69,6 +71,13 @@ pybind11::custom_type_setup collectable() {
       };
     }
   });
+}
+
+// For py::class_ without a py::init: objects come from functions alone. Otherwise __new__() would make one without a
+// C++ object in it, and its methods would read memory that nobody has written.
+inline pybind11::custom_type_setup only_from_functions() {
+  return pybind11::custom_type_setup(
+      [](PyHeapTypeObject* type) { type->ht_type.tp_flags |= Py_TPFLAGS_DISALLOW_INSTANTIATION; });
 }
 
 }  // namespace weightstore::python

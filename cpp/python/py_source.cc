@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -91,6 +92,32 @@ class FileObjectSource : public ByteSource, public KeepsObjects {
     process_ = ::getpid();
   }
 
+  static constexpr std::size_t kStagingBytes = std::size_t{8} << 20;
+
+  static py::object staging_memory(std::size_t bytes) {
+    return py::module_::import("builtins").attr("bytearray")(std::min(bytes, kStagingBytes));
+  }
+
+  static std::size_t count_of(const py::object& result) { return result.is_none() ? 0 : py::cast<std::size_t>(result); }
+
+  // For BytesIO, which keeps nothing of the view.
+  static std::size_t read_directly(py::handle file, MutableBytes out) {
+    return count_of(
+        file.attr("readinto")(py::memoryview::from_memory(out.data(), static_cast<py::ssize_t>(out.size()))));
+  }
+
+  // Any other object may keep the view, or arrays made of it, for as long as it likes. So it gets a view of memory that
+  // Python owns, not of ours.
+  static std::size_t read_staged(py::handle file, const py::object& staging, MutableBytes out) {
+    const py::object all = py::memoryview(staging);
+    const std::size_t asked = std::min(out.size(), kStagingBytes);
+    const std::size_t count = count_of(file.attr("readinto")(all[py::slice(0, static_cast<py::ssize_t>(asked), 1)]));
+    if (count > asked) return 0;
+    // `all` keeps the bytearray from being resized.
+    std::memcpy(out.data(), PyByteArray_AsString(staging.ptr()), count);
+    return count;
+  }
+
   void read_locked(std::uint64_t offset, MutableBytes out) const {
     const py::handle file(file_.get());
     const py::handle lock(lock_.get());
@@ -106,11 +133,9 @@ class FileObjectSource : public ByteSource, public KeepsObjects {
       }
     } unlock{lock};
     file.attr("seek")(offset);
+    const py::object staging = in_memory_ ? py::object() : staging_memory(out.size());
     while (!out.empty()) {
-      const auto window = py::memoryview::from_memory(out.data(), static_cast<py::ssize_t>(out.size()));
-      const py::object result = file.attr("readinto")(window);
-      window.attr("release")();  // whatever the object kept of it, it cannot write there any more
-      const auto count = result.is_none() ? 0 : py::cast<std::size_t>(result);
+      const std::size_t count = staging ? read_staged(file, staging, out) : read_directly(file, out);
       if (count == 0 || count > out.size()) {
         throw Error(ErrorCode::kIo, "the file object ended at byte " + std::to_string(offset) + " of " +
                                         std::to_string(size_) + "; it has shrunk since it was opened")

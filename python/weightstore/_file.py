@@ -207,8 +207,7 @@ class File(Mapping[str, TensorHandle]):
 
     def without_checksum(self) -> list[str]:
         """The names of the tensors that verify() cannot check, because the file has no checksum for them."""
-        names = self._names()
-        return [names[i] for i in self._reader.without_checksum()]
+        return sorted(name for name, *_ in self._reader.describe_many(self._reader.without_checksum()))
 
     # ---- end -----------------------------------------------------------------------------------------------------
 

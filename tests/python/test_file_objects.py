@@ -113,3 +113,73 @@ def test_parent_and_child_read_at_the_same_time(path, kind):
             check(pager)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code == (2 if "compressed" in kind else 0)
+
+
+class Keeper(io.RawIOBase):
+    """Keeps what it is given to read into, in the way that `keep` says."""
+
+    def __init__(self, path, keep):
+        self.file = io.BytesIO(path.read_bytes())
+        self.keep = keep
+        self.kept = []
+
+    def seek(self, *arguments):
+        return self.file.seek(*arguments)
+
+    def tell(self):
+        return self.file.tell()
+
+    def readinto(self, view):
+        self.kept.append(self.keep(view))
+        return self.file.readinto(view)
+
+
+def fail(view):
+    raise OSError("boom") from ValueError(view)
+
+
+@pytest.mark.parametrize("keep", [lambda view: view, lambda view: view[:], np.frombuffer, lambda view: view.obj])
+def test_an_object_that_keeps_its_buffer_has_memory_of_its_own(path, keep):
+    keeper = Keeper(path, keep)
+    loaded = weightstore.open(keeper).load()
+    for kept in keeper.kept:
+        bytes(kept)
+        if isinstance(kept, memoryview):
+            kept[:] = bytes(len(kept))
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(loaded[name], array)
+
+
+def test_an_object_that_keeps_its_buffer_and_fails(path):
+    keeper = Keeper(path, lambda view: view)
+    with weightstore.open(keeper) as file:
+        keeper.keep = fail
+        with pytest.raises(OSError, match="boom") as caught:
+            file["0"].numpy()
+    view = caught.value.__cause__.args[0]
+    view[:] = bytes(len(view))
+
+
+def test_an_object_cannot_take_its_buffer_away(path):
+    def shrink(view):
+        memory = view.obj
+        view.release()
+        with pytest.raises(BufferError):
+            memory.clear()
+        return 30_000
+
+    keeper = Keeper(path, lambda view: view)
+    with weightstore.open(keeper) as file:
+        keeper.readinto = shrink
+        assert file["0"].numpy().shape == ARRAYS["0"].shape
+        keeper.readinto = lambda view: len(view) + 1
+        with pytest.raises(OSError, match="shrunk"):
+            file["0"].numpy()
+
+
+@pytest.mark.parametrize("name", ["Reader", "ObjectReader", "Memory", "Producer"])
+def test_objects_of_the_core_come_from_functions_alone(name):
+    kind = getattr(weightstore._core, name)
+    for make in (kind, lambda: kind.__new__(kind), lambda: object.__new__(kind)):
+        with pytest.raises(TypeError):
+            make()

@@ -97,6 +97,11 @@ def test_full_verification_needs_the_crc_of_every_storage():
     assert weightstore.open(bytes(data)).without_checksum() == ["b"]
 
 
+def test_tensors_without_checksum_are_named_whatever_their_order_in_the_file():
+    with weightstore.open(save({"z": torch.arange(4.0), "a": torch.arange(3), "e": torch.zeros(0)}, False)) as file:
+        assert file.without_checksum() == ["a", "z"]
+
+
 def test_tensors_without_bytes_need_no_checksum():
     for zipped in (True, False):
         with weightstore.open(save({"t": torch.zeros(0), "u": torch.zeros(2, 0)}, zipped), verify="full") as file:
