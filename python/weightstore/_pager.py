@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from . import _core, _dlpack, _dtypes, errors
-from ._dlpack import ArrayProtocols
-from ._file import File
-from ._sizes import format_size, parse_size
+from . import _core, errors
+from ._files.file import File
+from ._files.sizes import format_size, parse_size
+from ._tensors import dlpack as _dlpack
+from ._tensors import dtypes as _dtypes
+from ._tensors.dlpack import ArrayProtocols
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +55,7 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """As a read-only numpy array over the pager's memory; bytes (uint8) over a raw source."""
-        from . import _arrays
+        from ._tensors import arrays as _arrays
 
         dtype, shape = self._form()
         _arrays.check_showable(self.name, dtype, shape)
@@ -62,13 +64,12 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
     def torch(self, *, copy: bool = False) -> torch.Tensor:
         """As a torch tensor over the pager's memory. torch has no read-only tensors: what is written to it is what others
         find when they acquire the tensor, unless it is a copy. Over a mapped file writing changes neither."""
-        from . import _tensors
+        from ._tensors import torch_tensors as _tensors
 
         dtype, shape = self._form()
         _tensors.check_showable(self.name, dtype, shape)
         memory = self.memory(True)
-        itemsize = _dtypes.torch_dtype(dtype).itemsize
-        if copy or memory is None or memory.address % itemsize:
+        if copy or memory is None or not _tensors.is_aligned(memory, dtype):
             memory = self._copied()
         return _tensors.from_memory(memory, dtype, shape)
 

@@ -11,10 +11,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import _core, _dtypes, _safe_open, errors
+from . import _core, errors
 from ._core import __version__
-from ._file import Backend, File, open
-from ._handle import TensorHandle
+from ._files import safe_open as _safe_open
+from ._files.file import Backend, File, open
+from ._files.handle import TensorHandle
+from ._tensors import dtypes as _dtypes
 from .errors import SafetensorError
 
 __all__ = [

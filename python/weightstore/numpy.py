@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays, _core, _load, _save
-from ._deferred import DeferredTensor
-from ._file import Backend, open
-from ._progress import Progress
-from ._safe_open import safe_open
+from . import _core
+from ._files import loading as _load
+from ._files import saving as _save
+from ._files.deferred import DeferredTensor
+from ._files.file import Backend, open
+from ._files.progress import Progress
+from ._files.safe_open import safe_open
+from ._tensors import arrays as _arrays
 
 __all__ = ["DeferredTensor", "load", "load_file", "safe_open", "save", "save_file"]
 

@@ -14,11 +14,15 @@ from typing import Any
 
 import torch
 
-from . import _aliases, _load, _save, _tensors, _torch_library
-from ._deferred import DeferredTensor
-from ._file import Backend, open
-from ._progress import Progress
-from ._safe_open import safe_open
+from ._checkpoints import torch_library as _torch_library
+from ._files import loading as _load
+from ._files import saving as _save
+from ._files.deferred import DeferredTensor
+from ._files.file import Backend, open
+from ._files.progress import Progress
+from ._files.safe_open import safe_open
+from ._tensors import aliases as _aliases
+from ._tensors import torch_tensors as _tensors
 
 __all__ = [
     "DeferredTensor",

@@ -12,7 +12,7 @@ import pytest
 
 import weightstore
 from support.torch_classes import torch
-from weightstore import _interruptible
+from weightstore._checkpoints.job import Job
 
 
 class Enough(Exception):
@@ -78,8 +78,8 @@ except KeyboardInterrupt:
     assert list((tmp_path / "c").iterdir()) == []
 
 
-class Job:
-    """What `_interruptible.Job` takes for a saver or loader that works until it is cancelled."""
+class Impl:
+    """What `Job` takes for a saver or loader that works until it is cancelled."""
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
@@ -96,12 +96,12 @@ class Job:
 
 
 def test_whoever_watches_ends_a_call() -> None:
-    job = Job()
+    impl = Impl()
     with pytest.raises(RuntimeError, match="was cancelled"):
-        _interruptible.Job(job, job.work, answer_false).wait()
-    job = Job()
+        Job(impl, impl.work, answer_false).wait()
+    impl = Impl()
     with pytest.raises(Enough):
-        _interruptible.Job(job, job.work, answer_with_an_error).wait()
+        Job(impl, impl.work, answer_with_an_error).wait()
 
 
 def test_an_error_after_the_end_is_too_late(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -116,12 +116,12 @@ def test_an_error_after_the_end_is_too_late(tmp_path: Path, caplog: pytest.LogCa
 
 
 def test_an_error_that_comes_while_the_work_ends_is_too_late(caplog: pytest.LogCaptureFixture) -> None:
-    class Finishing(Job):
+    class Finishing(Impl):
         def work(self) -> None:
             assert self._cancelled.wait(60)  # and is done all the same
 
-    job = Finishing()
-    _interruptible.Job(job, job.work, answer_with_an_error).wait()
+    impl = Finishing()
+    Job(impl, impl.work, answer_with_an_error).wait()
     assert "progress raised" in caplog.text
 
 

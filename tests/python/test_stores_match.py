@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weightstore._match import looks_like_variant, match, without_variants
+from weightstore._modules.match import looks_like_variant, match, without_variants
 
 
 def indices(sources, targets):

@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 
-from weightstore._match import looks_like_variant, match, names_without_variants
+from weightstore._modules.match import looks_like_variant, match, names_without_variants
 
 COMPONENTS = ("a", "b", "Xx", "Yy")
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weightstore import InvalidArgument, KeyRemapper, TensorSnapshot, map_indices_contiguous
-from weightstore._indices import contiguous_names
+from weightstore._modules.indices import contiguous_names
 
 
 def rename(pattern, replacement, name):

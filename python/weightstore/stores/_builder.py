@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Any, Literal, Self
 
 from .. import errors
-from .._adapters import ModuleAdapter, as_adapter
-from .._apply import DTypePolicy, check_policy
-from .._filter import PathFilter, Predicate, check_filter
-from .._layers import LayerTypes, Types, make_layer_types
-from .._progress import Progress
-from .._remap import KeyRemapper
+from .._files.progress import Progress
+from .._modules.adapters import ModuleAdapter, as_adapter
+from .._modules.apply.plan import DTypePolicy, check_policy
+from .._modules.filter import PathFilter, Predicate, check_filter
+from .._modules.layers import LayerTypes, Types, make_layer_types
+from .._modules.remap import KeyRemapper
 
 
 class Builder(ABC):

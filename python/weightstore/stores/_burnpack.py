@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self
 
 from .. import _core, errors
-from .._param_ids import default_id
-from .._save import Scalar
-from .._snapshot import TensorSnapshot
-from .._sources import FileTensor
+from .._files.saving import Scalar
+from .._modules.param_ids import default_id
+from .._modules.snapshot import TensorSnapshot
+from .._modules.values import FileTensor
 from ._writing import WritingStore
 
 _OLDEST = "0.20"

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Self
 
-from .. import _apply, _commit, errors
-from .._apply_result import ApplyResult
-from .._file import File, open
-from .._indices import contiguous_names
-from .._progress import reporting
-from .._snapshot import TensorSnapshot
-from .._sources import FileTensor
+from .. import errors
+from .._files.file import File, open
+from .._files.progress import reporting
+from .._modules.apply.commit import commit
+from .._modules.apply.plan import Rules, make_plan
+from .._modules.apply.result import ApplyResult
+from .._modules.indices import contiguous_names
+from .._modules.snapshot import TensorSnapshot
+from .._modules.values import FileTensor
 from ._builder import Builder, as_path, extension_of
 
 Rename = Callable[[Iterable[str]], dict[str, str]]
@@ -186,7 +188,7 @@ class ReadingStore(Builder):
         """
         with self._placing():
             contents = self._read()
-            rules = _apply.Rules(
+            rules = Rules(
                 filter=self._filter,
                 adapter=self._from_adapter,
                 types=self._from_types,
@@ -195,10 +197,10 @@ class ReadingStore(Builder):
                 dtype_policy=self._dtype_policy,
                 aliases=contents.aliases,
             )
-            plan = _apply.make_plan(module, contents.snapshots, rules, refuses_nothing=True)
+            plan = make_plan(module, contents.snapshots, rules, refuses_nothing=True)
             self._check(plan.result)
             with reporting(self._progress) as report:
-                _commit.commit(plan, zero_copy=self._zero_copy, progress=report)
+                commit(plan, zero_copy=self._zero_copy, progress=report)
         return plan.result
 
     def _check(self, result: ApplyResult) -> None:

@@ -1,0 +1,251 @@
+"""`weightstore.open` and what it returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from html import escape
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from .. import _core, errors
+from .handle import TensorHandle
+from .progress import Progress, reporting
+from .sizes import format_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+Backend = Literal["mmap", "pread"]
+Verify = Literal["off", "lazy", "full"]
+Opaque = Literal["error", "skip"]
+
+_HTML_ROWS = 200
+
+
+def open(
+    path: Any, *, backend: Backend = "mmap", verify: Verify = "off", threads: int = 0, opaque: Opaque = "error"
+) -> File:
+    """Opens a SafeTensors, Burnpack or torch.save() file, or the index of a set of SafeTensors shards. Reads headers only.
+    The content tells the format; a name that ends in `.safetensors` must hold SafeTensors.
+
+    path: str or os.PathLike; or the contents, as a bytes-like object or a binary file object (seek and readinto).
+    backend: "mmap" maps the file, so that views cost nothing. "pread" reads into memory of its own, and is safe when
+        another process may shorten the file: then an error is raised where touching a mapping would end the process.
+    verify: compare the checksums the file carries with its bytes: "lazy" when a tensor is first read, "full" now.
+        "full" refuses a file in which a tensor has no checksum.
+    threads: for bulk reads; 0 lets the library choose.
+    opaque: what to do about objects in a torch.save() file that are neither tensors nor plain data: "error" refuses the
+        file, naming them; "skip" passes over them, and reads the tensors of a torch.nn.Module. Neither runs anything.
+    """
+    if backend not in ("mmap", "pread"):
+        raise errors.make("invalid_argument", f"backend is {backend!r}; it is 'mmap' or 'pread'")
+    if isinstance(path, (str, os.PathLike)):
+        reader = _core.Reader.open(path, map=backend == "mmap", verify=verify, threads=threads, opaque=opaque)
+        return File(reader, os.fsdecode(path), backend == "mmap")
+    if hasattr(path, "readinto") and hasattr(path, "seek"):
+        reader = _core.Reader.open_object(path, verify=verify, threads=threads, opaque=opaque)
+        name = getattr(path, "name", None)
+        return File(reader, name if isinstance(name, str) else None, False)
+    try:
+        memoryview(path).release()
+    except TypeError:
+        raise TypeError(f"cannot open a {type(path).__name__}: give a path, bytes or a binary file object") from None
+    reader = _core.Reader.open_buffer(path, verify=verify, threads=threads, opaque=opaque)
+    return File(reader, None, backend == "mmap")
+
+
+class NamesView(KeysView[str], Sequence[str]):
+    """The names of a file's tensors, sorted: a set and a sequence at once."""
+
+    _mapping: File
+
+    def __init__(self, file: File) -> None:
+        super().__init__(file)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._mapping._names())
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._mapping._names())
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        return self._mapping._names()[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (list, tuple)):
+            return self._mapping._names() == list(other)
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"NamesView({self._mapping._names()!r})"
+
+
+class File(Mapping[str, TensorHandle]):
+    """An open file: tensor names to handles. A context manager; views of tensors outlive it.
+
+    Reading is thread-safe. After close() every access raises an error; arrays and tensors made before stay valid.
+    """
+
+    __slots__ = ("_mapped", "_name_list", "_open_reader", "_path")
+
+    def __init__(self, reader: _core.Reader, path: str | None, mapped: bool) -> None:
+        self._open_reader: _core.Reader | None = reader
+        self._path = path
+        self._mapped = mapped
+        self._name_list: list[str] | None = None
+
+    @property
+    def _reader(self) -> _core.Reader:
+        reader = self._open_reader
+        if reader is None:
+            raise errors.make("invalid_argument", "File is closed")
+        return reader
+
+    def _names(self) -> list[str]:
+        reader = self._reader
+        if self._name_list is None:
+            self._name_list = reader.names()
+        return self._name_list
+
+    # ---- the mapping ---------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> TensorHandle:
+        return TensorHandle(self, self._reader.at(name))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._reader.find(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def keys(self) -> NamesView:
+        """All names, sorted."""
+        return NamesView(self)
+
+    # A file equals only itself; comparing contents is not what == should do.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    # ---- what the header says ------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str | None:
+        """The path as given; None for contents in memory."""
+        return self._path
+
+    @property
+    def format(self) -> str:
+        """ "safetensors" (also for a set of shards), "burnpack" or "pytorch"."""
+        return self._reader.format.split()[0]
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The user's metadata; empty when there is none."""
+        return self._reader.metadata() or {}
+
+    @property
+    def scalars(self) -> dict[str, int | float | bool]:
+        """Burnpack's named scalars; empty in other formats."""
+        return self._reader.scalars()
+
+    # ---- bulk reads ----------------------------------------------------------------------------------------------
+
+    @overload
+    def load(
+        self,
+        names: Iterable[str] | None = None,
+        framework: Literal["numpy"] = "numpy",
+        progress: Progress | bool | None = None,
+    ) -> dict[str, np.ndarray[Any, Any]]: ...
+    @overload
+    def load(
+        self, names: Iterable[str] | None, framework: Literal["torch"], progress: Progress | bool | None = None
+    ) -> dict[str, torch.Tensor]: ...
+    @overload
+    def load(
+        self,
+        names: Iterable[str] | None = None,
+        *,
+        framework: Literal["torch"],
+        progress: Progress | bool | None = None,
+    ) -> dict[str, torch.Tensor]: ...
+    def load(
+        self, names: Iterable[str] | None = None, framework: str = "numpy", progress: Progress | bool | None = None
+    ) -> dict[str, Any]:
+        """Copies tensors (all of them unless `names` says otherwise) into memory independent of the file, in parallel."""
+        from . import loading
+
+        reader = self._reader
+        numbers = reader.numbers() if names is None else [reader.at(name) for name in names]
+        with reporting(progress) as report:
+            return loading.load(reader, numbers, framework, report)
+
+    def load_into(self, targets: Mapping[str, Any], progress: Progress | bool | None = None) -> None:
+        """Fills numpy arrays or torch tensors that exist already. Types and shapes must match the file's; everything is
+        checked before anything is read."""
+        from . import loading
+
+        with reporting(progress) as report:
+            loading.load_into(self._reader, targets, report)
+
+    def verify(self, progress: Progress | bool | None = None) -> int:
+        """Compares all checksums the file carries with its bytes and returns how many there were. Raises FormatError naming
+        the first tensor that differs."""
+        with reporting(progress) as report:
+            return self._reader.verify_all(report)
+
+    # ---- end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._open_reader = None
+        self._name_list = None
+
+    @property
+    def closed(self) -> bool:
+        return self._open_reader is None
+
+    def __enter__(self) -> File:
+        _ = self._reader
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        where = repr(self._path) if self._path is not None else "in memory"
+        if self.closed:
+            return f"<File {where}, closed>"
+        return f"<File {where}, {self.format}, {len(self)} tensors>"
+
+    def _repr_html_(self) -> str:
+        if self.closed:
+            return f"<p>{escape(repr(self))}</p>"
+        names = self._names()
+        rows = []
+        for name in names[:_HTML_ROWS]:
+            handle = self[name]
+            cells = (
+                name,
+                handle.dtype,
+                str(list(handle.shape)),
+                format_size(handle.nbytes),
+                os.path.basename(handle.shard),
+            )
+            rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+        more = len(names) - len(rows)
+        note = f"<p>and {more} more</p>" if more else ""
+        head = "".join(f"<th>{title}</th>" for title in ("name", "dtype", "shape", "size", "file"))
+        return f"<p>{escape(repr(self))}</p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{note}"

@@ -1,0 +1,333 @@
+"""Where the values of a snapshot come from. A source knows its type and shape; values are read when asked for."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _core, errors
+from .._files.deferred import DeferredTensor
+from .._files.handle import TensorHandle
+from .._tensors import arrays, dtypes, transform
+from .._tensors.frameworks import is_tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from .._files.file import File
+
+Array = np.ndarray[Any, Any]
+
+
+class Source(ABC):
+    """One tensor. `shares`: what is handed out may be views of the source's own memory."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    shares = False
+
+    @property
+    def nbytes(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count * dtypes.bits(self.dtype) // 8
+
+    @abstractmethod
+    def view(self) -> Any:
+        """A buffer of the row-major bytes, only to be read: it may be somebody else's memory."""
+
+    @abstractmethod
+    def own(self) -> Any:
+        """The same in new memory, which may be written to."""
+
+    def numpy(self, *, own: bool) -> Array:
+        return arrays.from_memory(self.own() if own else self.view(), self.dtype, self.shape)
+
+    def torch(self, *, own: bool) -> torch.Tensor:
+        """Here always in memory of its own: torch has no read-only tensors."""
+        from .._tensors import torch_tensors
+
+        return torch_tensors.from_memory(self.own(), self.dtype, self.shape)
+
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        """The bytes for a writer, read when it reaches them; or read already. What lies ready is taken from where it is."""
+        if read_now or self.is_ready():
+            return _core.Producer.buffer(self.view())
+        return _core.Producer.deferred(self.nbytes, self.view)
+
+    def is_ready(self) -> bool:
+        """Whether view() costs nothing, because it shows memory that is there."""
+        return False
+
+    def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
+        """Plans to write this tensor."""
+        writer.add(name, storable(self.dtype, format), self.shape, self.producer(read_now=False), param_id)
+
+
+def storable(dtype: str, format: str) -> str:
+    """The type under which a format holds the same bytes."""
+    if format != "burnpack":
+        return {"Flex32": "F32", "BoolU8": "BOOL"}.get(dtype, dtype)
+    return dtype
+
+
+class FileTensor(Source):
+    """A tensor of an open file."""
+
+    def __init__(self, file: File, number: int, described: tuple[str, str, tuple[int, ...], int], shares: bool) -> None:
+        self.file = file
+        self.number = number
+        self.name, self.dtype, self.shape, self._nbytes = described
+        self.shares = shares
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    def view(self) -> Any:
+        return self.file._reader.view(self.number) or self.own()
+
+    def own(self) -> Any:
+        return self.file._reader.load([self.number])[0]
+
+    def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
+        if self.dtype == "QFloat":
+            writer.add_quantized(name, self.file._reader, self.number, param_id)
+        else:
+            super().add_to(writer, name, param_id, format)
+
+    def numpy(self, *, own: bool) -> Array:
+        arrays.check_showable(self.name, self.dtype, self.shape)
+        return super().numpy(own=True) if own else TensorHandle(self.file, self.number).numpy()
+
+    def torch(self, *, own: bool) -> torch.Tensor:
+        from .._tensors import torch_tensors
+
+        torch_tensors.check_showable(self.name, self.dtype, self.shape)
+        return super().torch(own=True) if own else TensorHandle(self.file, self.number).torch()
+
+
+class ArrayValue(Source):
+    """A numpy array."""
+
+    def __init__(self, array: Any, name: str) -> None:
+        self.array: Array = np.asarray(array)
+        dtype = dtypes.NAME_OF_NUMPY.get(self.array.dtype.name)
+        if dtype is None:
+            raise errors.make("invalid_argument", f"a file cannot hold numpy's {self.array.dtype.name}", tensor=name)
+        self.dtype = dtype
+        self.shape = self.array.shape
+
+    def _native(self) -> Array:
+        native: Array = np.ascontiguousarray(self.array, self.array.dtype.newbyteorder("="))
+        return native.reshape(self.shape)
+
+    def view(self) -> Any:
+        return self._native().reshape(-1).view(np.uint8)
+
+    def is_ready(self) -> bool:
+        return self.array.flags.c_contiguous and self.array.dtype.isnative
+
+    def own(self) -> Any:
+        return self.view().copy()
+
+    def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
+        arrays.add_array(writer, name, self.array, param_id, format)
+
+
+class TensorValue(Source):
+    """A torch tensor, on any device."""
+
+    def __init__(self, tensor: torch.Tensor, name: str) -> None:
+        from .._tensors import torch_tensors
+
+        self.tensor = tensor
+        self.dtype, self.shape = torch_tensors.stored_type(tensor, name, "")
+
+    def view(self) -> Any:
+        from .._tensors import torch_tensors
+
+        if self.tensor.device.type == "meta":
+            raise errors.make("no_data", "a tensor on the meta device has a shape but no values")
+        return torch_tensors.cpu_bytes(self.tensor)
+
+    def own(self) -> Any:
+        return self.view().copy()
+
+    def is_ready(self) -> bool:
+        from .._tensors import torch_tensors
+
+        return torch_tensors.lies_ready(self.tensor)
+
+    def torch(self, *, own: bool) -> torch.Tensor:
+        if self.tensor.device.type == "meta":
+            self.view()
+        tensor = self.tensor.detach()
+        return tensor.clone() if own else tensor
+
+    def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
+        from .._tensors import torch_tensors
+
+        torch_tensors.add_tensor(writer, name, self.tensor, param_id, format)
+
+
+class Produced(Source):
+    """A callable that makes the values: a bytes-like object, an iterable of them, an array or a tensor."""
+
+    def __init__(self, dtype: str, shape: tuple[int, ...], produce: Callable[[], Any]) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self._produce = produce
+
+    def view(self) -> Any:
+        made = self._produce()
+        if hasattr(made, "untyped_storage"):
+            made = TensorValue(made, "").view()
+        elif isinstance(made, (np.ndarray, np.generic)):
+            made = ArrayValue(made, "").view()
+        else:
+            try:
+                memoryview(made).release()
+            except TypeError:
+                made = b"".join(made)
+        found = memoryview(made).nbytes
+        if found != self.nbytes:
+            raise errors.make(
+                "invalid_argument",
+                f"{found} bytes were produced where {self.dtype} of shape {list(self.shape)} needs {self.nbytes}",
+            )
+        return made
+
+    def own(self) -> Any:
+        return np.frombuffer(self.view(), np.uint8).copy()
+
+
+class Loaded(Source):
+    """Values that have been read."""
+
+    def __init__(self, source: Source, buffer: Any) -> None:
+        self.dtype = source.dtype
+        self.shape = source.shape
+        self._nbytes = source.nbytes
+        self._buffer = buffer
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    def view(self) -> Any:
+        return self._buffer
+
+    def own(self) -> Any:
+        return np.frombuffer(self._buffer, np.uint8).copy()
+
+
+class Changed(Source):
+    """Another source's values, changed block by block on their way: a chain of changes holds nothing in between."""
+
+    def __init__(self, source: Source, dtype: str, shape: tuple[int, ...]) -> None:
+        self.source = source
+        self.dtype = dtype
+        self.shape = shape
+
+    def own(self) -> Any:
+        return self.producer(read_now=True).read()
+
+    def view(self) -> Any:
+        return self.own()
+
+
+class Transposed(Changed):
+    """A matrix with its rows and columns exchanged."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source, source.dtype, source.shape[::-1])
+
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        return self.source.producer(read_now=read_now).transpose(self.dtype, *self.source.shape)
+
+
+class Cast(Changed):
+    """The same numbers as another floating-point type."""
+
+    def __init__(self, source: Source, dtype: str) -> None:
+        super().__init__(source, dtype, source.shape)
+
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        before, after = self.source.dtype, self.dtype
+        if before in transform.FLOATS and after in transform.FLOATS:
+            return self.source.producer(read_now=read_now).cast(before, after)
+        if read_now:
+            return _core.Producer.buffer(self._slowly())
+        return _core.Producer.deferred(self.nbytes, self._slowly)
+
+    def _slowly(self) -> Any:
+        return _cast_slowly(self.source.view(), self.source.dtype, self.dtype)
+
+
+def source_of(value: Any, path: str) -> Source:
+    """What reads a value: a tensor, an array, or something lazy."""
+    if is_tensor(value):
+        if value.layout != sys.modules["torch"].strided:
+            raise errors.make(
+                "invalid_argument", f"a file cannot hold {value.layout} tensors; save .to_dense()", tensor=path
+            )
+        return TensorValue(value, path)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return ArrayValue(value, path)
+    if isinstance(value, DeferredTensor):
+        return Produced(value.dtype, value.shape, value.produce)
+    if isinstance(value, TensorHandle):
+        if value._selection is None:
+            described = value._file._reader.describe(value._number)
+            return FileTensor(value._file, value._number, described, False)
+        return Produced(value.dtype, value.shape, value._read)
+    raise TypeError(
+        f"'{path}' is a {type(value).__name__}; a module holds numpy arrays and torch tensors, or DeferredTensor, "
+        "TensorHandle and TensorSnapshot objects when it is only saved from"
+    )
+
+
+def resident(source: Source) -> Any:
+    """The array or tensor in memory that a source reads, however changed; None when it reads something else."""
+    while isinstance(source, Changed):
+        source = source.source
+    return source.array if isinstance(source, ArrayValue) else getattr(source, "tensor", None)
+
+
+def transposed(source: Source, name: str) -> Source:
+    if len(source.shape) != 2 or dtypes.bits(source.dtype) % 8 or not dtypes.bits(source.dtype):
+        raise errors.make(
+            "invalid_argument", f"{source.dtype} of shape {list(source.shape)} cannot be transposed", tensor=name
+        )
+    return source.source if isinstance(source, Transposed) else Transposed(source)
+
+
+FLOATS = (*transform.FLOATS, "F8_E4M3", "F8_E5M2")
+
+
+def cast(source: Source, dtype: str, name: str) -> Source:
+    if dtype not in FLOATS or source.dtype not in FLOATS:
+        raise errors.make("invalid_argument", f"{source.dtype} cannot be cast to {dtype}", tensor=name)
+    return source if source.dtype == dtype else Cast(source, dtype)
+
+
+def _cast_slowly(data: Any, before: str, after: str) -> Any:
+    """For the rarer types: numpy with ml_dtypes, or torch where that is not installed."""
+    try:
+        source: Any = np.frombuffer(data, dtypes.numpy_dtype(before))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return source.astype(dtypes.numpy_dtype(after)).view(np.uint8)
+    except TypeError:
+        import torch
+
+        from .._tensors import torch_tensors
+
+        count = memoryview(data).nbytes * 8 // dtypes.bits(before)
+        loaded = Loaded(Produced(before, (count,), lambda: data), data)
+        return torch_tensors.cpu_bytes(loaded.torch(own=True).to(dtypes.torch_dtype(after)).to(torch.device("cpu")))

@@ -1,0 +1,80 @@
+"""Tensors as numpy arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _core, errors
+from . import dtypes, shapes
+
+if TYPE_CHECKING:
+    from .._core import Memory
+    from .dlpack import Layout
+
+Array = np.ndarray[Any, Any]
+
+
+def from_memory(memory: Memory, dtype: str, shape: tuple[int, ...]) -> Array:
+    """An array over row-major memory."""
+    buffer: Any = memory  # numpy's own hints know but a few kinds of buffers
+    array: Array = np.ndarray(shape, dtypes.numpy_dtype(dtype), buffer)
+    return _narrow_bool(array) if dtype == dtypes.WIDE_BOOL else array
+
+
+def view_memory(memory: Memory, dtype: str, layout: Layout) -> Array:
+    """An array over the part of some memory that the layout describes."""
+    buffer: Any = memory
+    shown = dtypes.numpy_dtype(dtype)
+    # A part without elements may have an offset that numpy would find outside of the memory.
+    empty = 0 in layout.shape
+    array: Array = (
+        np.ndarray(layout.shape, shown, buffer) if empty else np.ndarray(layout.shape, shown, buffer, *layout[1:])
+    )
+    return _narrow_bool(array) if dtype == dtypes.WIDE_BOOL else array
+
+
+def check_showable(name: str, dtype: str, shape: tuple[int, ...]) -> None:
+    shapes.check_numpy(name, shape, _dtype_for(name, dtype).itemsize)
+
+
+def _dtype_for(name: str, dtype: str) -> np.dtype[Any]:
+    try:
+        return dtypes.numpy_dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"tensor '{name}': {error}") from None
+
+
+def _narrow_bool(array: Array) -> Array:
+    return np.asarray(array != 0)
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def add_array(writer: _core.Writer, name: str, value: Any, param_id: int | None, format: str) -> None:
+    """Adds a numpy array of any layout and byte order; nothing is copied before it is written."""
+    array: Array = np.asarray(value)
+    dtype = dtypes.NAME_OF_NUMPY.get(array.dtype.name)
+    if dtype is None:
+        raise errors.make(
+            "invalid_argument",
+            f"a file cannot hold numpy's {array.dtype.name}; convert it to one of {', '.join(dtypes.NAME_OF_NUMPY)}",
+            tensor=name,
+            format=format,
+        )
+    address = array.__array_interface__["data"][0]
+    swapped = not array.dtype.isnative and array.dtype.itemsize > 1
+    if array.flags.c_contiguous and not swapped:
+        writer.add_memory(name, dtype, array.shape, address, array.nbytes, array, param_id)
+        return
+    item_bytes, shape, strides = array.dtype.itemsize, array.shape, array.strides
+    if swapped:
+        # Each number as a row of bytes, last byte first; a complex number is two of them.
+        width = item_bytes // 2 if array.dtype.kind == "c" else item_bytes
+        address += width - 1
+        shape = (*shape, item_bytes // width, width)
+        strides = (*strides, width, -1)
+        item_bytes = 1
+    writer.add_strided(name, dtype, array.shape, address, item_bytes, shape, strides, array, param_id)
