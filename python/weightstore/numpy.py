@@ -48,11 +48,13 @@ def save_file(
         The file replaces a set of this name, and the set the file.
     param_ids, scalars: Burnpack only.
     """
-    format = _save.format_of(os.fspath(filename))
-    writer = _save.collect(tensor_dict, metadata, _add, format, param_ids, scalars)
-    _save.write(
-        writer,
+    _save.save_file(
+        tensor_dict,
         filename,
+        metadata,
+        _add,
+        param_ids=param_ids,
+        scalars=scalars,
         durable=durable,
         checksums=checksums,
         overwrite=overwrite,

@@ -61,12 +61,14 @@ def save_file(
         The file replaces a set of this name, and the set the file.
     param_ids, scalars: Burnpack only.
     """
-    format = _save.format_of(os.fspath(filename))
     _check(tensors)
-    writer = _save.collect(tensors, metadata, _tensors.add_tensor, format, param_ids, scalars)
-    _save.write(
-        writer,
+    _save.save_file(
+        tensors,
         filename,
+        metadata,
+        _tensors.add_tensor,
+        param_ids=param_ids,
+        scalars=scalars,
         durable=durable,
         checksums=checksums,
         overwrite=overwrite,

@@ -56,24 +56,38 @@ def collect(
     return writer
 
 
+def save_file(
+    tensors: Mapping[str, Any],
+    filename: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None,
+    add: AddTensor,
+    *,
+    param_ids: Mapping[str, int] | None,
+    scalars: Mapping[str, Scalar] | None,
+    **options: Any,
+) -> None:
+    """The body of every `save_file`. The path tells the format. options: as for write()."""
+    format = format_of(os.fspath(filename))
+    write(collect(tensors, metadata, add, format, param_ids, scalars), filename, format=format, **options)
+
+
 def write(
     writer: _core.Writer,
     filename: str | os.PathLike[str],
     *,
+    format: str,
     durable: bool,
     checksums: bool,
     overwrite: bool,
     progress: Progress | bool | None,
     max_shard_size: int | str | None = None,
-    format: str | None = None,
     burn: str = "0.20",
 ) -> None:
-    """Writes a planned file. The path tells the format, unless it is given. burn: the oldest release that shall read a
-    Burnpack file.
+    """Writes a planned file.
 
+    burn: the oldest release that shall read a Burnpack file.
     max_shard_size: a SafeTensors file that is larger becomes shards and their index. Either form replaces the other."""
     path = os.fspath(filename)
-    format = format or format_of(path)
     limit = parse_size(DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size)
     if format == "burnpack" and max_shard_size is not None:
         raise errors.make("invalid_argument", "Burnpack files are not sharded; leave out max_shard_size", format=format)
