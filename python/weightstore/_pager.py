@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from . import _core, errors
 from ._files.file import File
 from ._files.sizes import format_size, parse_size
-from ._tensors import dlpack as _dlpack
-from ._tensors import dtypes as _dtypes
+from ._tensors import dlpack, dtypes, frameworks
 from ._tensors.dlpack import ArrayProtocols
 
 if TYPE_CHECKING:
@@ -55,23 +54,23 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """As a read-only numpy array over the pager's memory; bytes (uint8) over a raw source."""
-        from ._tensors import arrays as _arrays
+        from ._tensors import arrays
 
         dtype, shape = self._form()
-        _arrays.check_showable(self.name, dtype, shape)
-        return _arrays.from_memory(self._memory(), dtype, shape)
+        arrays.check_showable(self.name, dtype, shape)
+        return arrays.from_memory(self._memory(), dtype, shape)
 
     def torch(self, *, copy: bool = False) -> torch.Tensor:
         """As a torch tensor over the pager's memory. torch has no read-only tensors: what is written to it is what others
         find when they acquire the tensor, unless it is a copy. Over a mapped file writing changes neither."""
-        from ._tensors import torch_tensors as _tensors
+        from ._tensors import torch_tensors
 
         dtype, shape = self._form()
-        _tensors.check_showable(self.name, dtype, shape)
+        torch_tensors.check_showable(self.name, dtype, shape)
         memory = self.memory(True)
-        if copy or memory is None or not _tensors.is_aligned(memory, dtype):
+        if copy or memory is None or not torch_tensors.is_aligned(memory, dtype):
             memory = self._copied()
-        return _tensors.from_memory(memory, dtype, shape)
+        return torch_tensors.from_memory(memory, dtype, shape)
 
     def bytes(self) -> bytes:
         """A copy of its bytes as they are stored."""
@@ -91,20 +90,13 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
 
     def _capsule(self, *, versioned: bool, copy: bool | None) -> Any:
         dtype, shape = self._form()
-        if dtype == _dtypes.WIDE_BOOL:
+        if dtype == dtypes.WIDE_BOOL:
             return self.numpy().__dlpack__(max_version=(1, 0) if versioned else None)
-        size = _dlpack.item_bytes(self.name, dtype)
-        packing = _dtypes.byte_packing(dtype)
-        if packing > 1:
-            if not shape or shape[-1] % packing:
-                raise BufferError(
-                    f"tensor '{self.name}' is shown {packing} elements to the item, and its last dimension is odd"
-                )
-            shape = (*shape[:-1], shape[-1] // packing)
-        return _dlpack.capsule(
+        size = dlpack.item_bytes(self.name, dtype)
+        return dlpack.capsule(
             self.name,
             dtype,
-            _dlpack.row_major(shape, size),
+            dlpack.row_major(frameworks.shown_shape(dtype, shape, self.name), size),
             None if copy else self.memory(True) or self.memory(False),
             self._copied,
             versioned=versioned,

@@ -17,6 +17,7 @@ from ._files import safe_open as _safe_open
 from ._files.file import Backend, File, open
 from ._files.handle import TensorHandle
 from ._tensors import dtypes as _dtypes
+from ._tensors import frameworks as _frameworks
 from .errors import SafetensorError
 
 __all__ = [
@@ -44,11 +45,9 @@ class TensorSpec:
         name = _dtypes.NAME_OF_TORCH.get(dtype)
         if name is None:
             raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: {", ".join(_dtypes.NAME_OF_TORCH)}')
-        dims = [int(size) for size in shape]
-        if _dtypes.byte_packing(name) > 1 and dims:
-            dims[-1] *= 2
+        dims = tuple(int(size) for size in shape)
         self._dtype = name
-        self._shape = dims
+        self._shape = _frameworks.stored_shape(name, dims) if dims else dims
         self._data_ptr = int(data_ptr)
         self._data_len = int(data_len)
 

@@ -171,21 +171,13 @@ def library_path() -> Path:
 def _check(tensors: Mapping[str, Any]) -> None:
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
-    sparse = []
     resident = {}
     for name, value in tensors.items():
         if isinstance(value, DeferredTensor):
             continue
         if not isinstance(value, torch.Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(value)}")
-        if value.layout != torch.strided:
-            sparse.append(name)
         resident[name] = value
-    if sparse:
-        raise ValueError(
-            f"cannot save sparse tensors: {', '.join(sparse)}. Save what they are made of (indices and values), or"
-            " `tensor.to_dense()`, which may be far larger"
-        )
     _aliases.check_not_shared(resident)
 
 

@@ -285,10 +285,11 @@ def test_types_torch_lacks(write_raw):
     file = weightstore.open(write_raw({"f6": ("F6_E3M2", (4,), b"abc"), "odd": ("F4", (2, 3), b"abc")}))
     with pytest.raises(TypeError, match=r"\.bytes\(\)"):
         file["f6"].torch()
-    with pytest.raises(ValueError, match=r"odd.*\.bytes\(\)"):
-        file["odd"].torch()
-    with pytest.raises(TypeError, match="odd"):
-        file.load(["odd"], "torch")
+    for read in (file["odd"].torch, file["odd"].__dlpack__, lambda: file.load(["odd"], "torch")):
+        with pytest.raises(errors.InvalidArgument, match=r"'odd'.*is odd.*\.bytes\(\)") as caught:
+            read()
+        assert isinstance(caught.value, TypeError)
+        assert isinstance(caught.value, BufferError)
 
 
 def test_wide_booleans(write_raw):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
-from .._tensors import dlpack, dtypes
+from .._tensors import dlpack, dtypes, frameworks
 from .._tensors.dlpack import ArrayProtocols, Layout
 from .selection import Selection
 from .sizes import format_size
@@ -109,8 +109,8 @@ class TensorHandle(ArrayProtocols):
         memory of its own (backend "pread", reversed slices)."""
         from .._tensors import torch_tensors
 
-        layout = self._layout()
         torch_tensors.check_showable(self._name, self._dtype, self.shape)
+        layout = self._layout()
         memory = None
         if self._file._mapped and not any(stride < 0 for stride in layout.strides):
             memory = self._file._reader.private_view(self._number)
@@ -151,20 +151,11 @@ class TensorHandle(ArrayProtocols):
 
     def _layout(self) -> Layout:
         """Shape, offset and byte strides of what is selected, as libraries show it: F4 two elements to the item."""
-        packing = dtypes.byte_packing(self._dtype)
-        item_bytes = dtypes.bits(self._dtype) * packing // 8
-        shape, selection = self._shape, self._selection or Selection.whole(self._shape)
-        if packing > 1:
-            if not shape or shape[-1] % packing:
-                raise errors.make(
-                    "invalid_argument",
-                    f"{self._dtype} is shown {packing} elements to the byte, but the last dimension of {list(shape)} is odd; "
-                    ".bytes() gives its bytes as stored",
-                    tensor=self._name,
-                )
-            shape = (*shape[:-1], shape[-1] // packing)
-            last = selection.dims[-1]
-            selection = Selection((*selection.dims[:-1], last._replace(size=last.size // packing)))
+        shape = frameworks.shown_shape(self._dtype, self._shape, self._name)
+        selection = self._selection or Selection.whole(self._shape)
+        if shape != self._shape:  # which is only sliced where the last dimension stays whole
+            selection = Selection((*selection.dims[:-1], selection.dims[-1]._replace(size=shape[-1])))
+        item_bytes = dtypes.bits(self._dtype) * dtypes.byte_packing(self._dtype) // 8
         offset, strides = selection.strides(item_bytes, shape)
         return Layout(selection.shape, offset, strides)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import _core, errors
-from .._tensors import dtypes, shapes
+from .._tensors import dtypes, frameworks, shapes
 
 if TYPE_CHECKING:
     from .file import File
@@ -116,8 +116,7 @@ def load_into(reader: _core.Reader, targets: Mapping[str, Any], progress: Progre
 def _check(reader: _core.Reader, name: str, target: Any) -> _Target:
     number = reader.at(name)
     _, dtype, shape, nbytes = reader.describe(number)
-    kind = type(target).__module__.partition(".")[0]
-    if kind != "numpy" and hasattr(target, "untyped_storage"):
+    if frameworks.is_tensor(target):
         return _check_tensor(number, name, dtype, shape, nbytes, target)
     return _check_array(number, name, dtype, shape, nbytes, target)
 
@@ -140,8 +139,7 @@ def _check_array(number: int, name: str, dtype: str, shape: tuple[int, ...], nby
         raise _mismatch(name, f"the file has shape {list(shape)}, the target {list(target.shape)}")
     if not target.flags.writeable:
         raise _mismatch(name, "the target is read-only")
-    plain = target.flags.c_contiguous and target.dtype.isnative and dtype != dtypes.WIDE_BOOL
-    address = target.__array_interface__["data"][0] if plain else None
+    address = None if dtype == dtypes.WIDE_BOOL else frameworks.plain_memory(target)
 
     def copy(memory: _core.Memory) -> None:
         target[...] = arrays.from_memory(memory, dtype, shape)
@@ -152,25 +150,17 @@ def _check_array(number: int, name: str, dtype: str, shape: tuple[int, ...], nby
 def _check_tensor(number: int, name: str, dtype: str, shape: tuple[int, ...], nbytes: int, target: Any) -> _Target:
     import torch
 
-    from .._tensors import torch_tensors
+    from .._tensors import torch_memory, torch_tensors
 
+    torch_memory.require_memory(target, name)
     torch_tensors.check_showable(name, dtype, shape)
     shown = torch.bool if dtype == dtypes.WIDE_BOOL else dtypes.torch_dtype(dtype)
-    packing = dtypes.byte_packing(dtype)
-    expected = (*shape[:-1], shape[-1] // packing) if packing > 1 else shape
+    expected = frameworks.shown_shape(dtype, shape, name)
     if target.dtype != shown:
         raise _mismatch(name, f"the file has {dtype} ({shown}), the target {target.dtype}")
     if tuple(target.shape) != expected:
         raise _mismatch(name, f"the file has shape {list(expected)}, the target {list(target.shape)}")
-    if target.layout != torch.strided or target.device.type == "meta":
-        raise _mismatch(name, f"the target has no dense memory ({target.layout} on {target.device})")
-    plain = (
-        target.device.type == "cpu"
-        and target.is_contiguous()
-        and not target.is_conj()
-        and not target.is_neg()
-        and dtype != dtypes.WIDE_BOOL
-    )
+    address = None if dtype == dtypes.WIDE_BOOL else frameworks.plain_memory(target)
 
     def filled() -> None:
         # Written behind autograd's back: tell it, so that a backward pass over the old values fails instead of lying.
@@ -180,4 +170,4 @@ def _check_tensor(number: int, name: str, dtype: str, shape: tuple[int, ...], nb
         with torch.no_grad():
             target.copy_(torch_tensors.from_memory(memory, dtype, shape))
 
-    return _Target(number, nbytes, target.data_ptr() if plain else None, copy, filled)
+    return _Target(number, nbytes, address, copy, filled)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._tensors.frameworks import is_tensor
+from .._tensors.frameworks import is_lazy, is_tensor
 from .snapshot import HOLDERS, TensorSnapshot
 
 NO_LAYER = ""
@@ -99,9 +99,11 @@ def why_not_a_target(slot: Slot) -> str | None:
     """What keeps a slot from being loaded into, if anything does."""
     value = slot.value
     if is_tensor(value):
-        return (
-            None if value.layout == sys.modules["torch"].strided else f"cannot be loaded into a {value.layout} tensor"
-        )
+        from .._tensors.torch_memory import why_no_memory, why_not_dense
+
+        gets_memory = is_lazy(value) or value.device.type == "meta"
+        problem = why_not_dense(value) if gets_memory else why_no_memory(value)
+        return None if problem is None else f"cannot be loaded: its tensor {problem}"
     if not isinstance(value, (np.ndarray, np.generic)):
         return f"cannot be loaded into a {type(value).__name__}"
     if not can_replace(slot) and not (isinstance(value, np.ndarray) and value.flags.writeable):

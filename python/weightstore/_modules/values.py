@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,7 @@ import numpy as np
 from .. import _core, errors
 from .._files.deferred import DeferredTensor
 from .._files.handle import TensorHandle
-from .._tensors import arrays, dtypes, transform
-from .._tensors.frameworks import is_tensor
+from .._tensors import arrays, dtypes, frameworks, transform
 
 if TYPE_CHECKING:
     import torch
@@ -66,14 +64,7 @@ class Source(ABC):
 
     def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
         """Plans to write this tensor."""
-        writer.add(name, storable(self.dtype, format), self.shape, self.producer(read_now=False), param_id)
-
-
-def storable(dtype: str, format: str) -> str:
-    """The type under which a format holds the same bytes."""
-    if format != "burnpack":
-        return {"Flex32": "F32", "BoolU8": "BOOL"}.get(dtype, dtype)
-    return dtype
+        writer.add(name, frameworks.storable(self.dtype, format), self.shape, self.producer(read_now=False), param_id)
 
 
 class FileTensor(Source):
@@ -117,11 +108,7 @@ class ArrayValue(Source):
 
     def __init__(self, array: Any, name: str) -> None:
         self.array: Array = np.asarray(array)
-        dtype = dtypes.NAME_OF_NUMPY.get(self.array.dtype.name)
-        if dtype is None:
-            raise errors.make("invalid_argument", f"a file cannot hold numpy's {self.array.dtype.name}", tensor=name)
-        self.dtype = dtype
-        self.shape = self.array.shape
+        self.dtype, self.shape = frameworks.stored_type(self.array, name)
 
     def _native(self) -> Array:
         native: Array = np.ascontiguousarray(self.array, self.array.dtype.newbyteorder("="))
@@ -131,7 +118,7 @@ class ArrayValue(Source):
         return self._native().reshape(-1).view(np.uint8)
 
     def is_ready(self) -> bool:
-        return self.array.flags.c_contiguous and self.array.dtype.isnative
+        return frameworks.plain_memory(self.array) is not None
 
     def own(self) -> Any:
         return self.view().copy()
@@ -144,29 +131,34 @@ class TensorValue(Source):
     """A torch tensor, on any device."""
 
     def __init__(self, tensor: torch.Tensor, name: str) -> None:
-        from .._tensors import torch_tensors
+        from .._tensors.torch_memory import why_not_dense
 
+        problem = why_not_dense(tensor)
+        if problem is not None:
+            raise errors.make("invalid_argument", problem, tensor=name or None)
         self.tensor = tensor
-        self.dtype, self.shape = torch_tensors.stored_type(tensor, name, "")
+        self.name = name
+        self.dtype, self.shape = frameworks.stored_type(tensor, name)
+
+    def _check(self) -> None:
+        from .._tensors.torch_memory import require_memory
+
+        require_memory(self.tensor, self.name)
 
     def view(self) -> Any:
         from .._tensors import torch_tensors
 
-        if self.tensor.device.type == "meta":
-            raise errors.make("no_data", "a tensor on the meta device has a shape but no values")
+        self._check()
         return torch_tensors.cpu_bytes(self.tensor)
 
     def own(self) -> Any:
         return self.view().copy()
 
     def is_ready(self) -> bool:
-        from .._tensors import torch_tensors
-
-        return torch_tensors.lies_ready(self.tensor)
+        return frameworks.plain_memory(self.tensor) is not None
 
     def torch(self, *, own: bool) -> torch.Tensor:
-        if self.tensor.device.type == "meta":
-            self.view()
+        self._check()
         tensor = self.tensor.detach()
         return tensor.clone() if own else tensor
 
@@ -186,7 +178,7 @@ class Produced(Source):
 
     def view(self) -> Any:
         made = self._produce()
-        if hasattr(made, "untyped_storage"):
+        if frameworks.is_tensor(made):
             made = TensorValue(made, "").view()
         elif isinstance(made, (np.ndarray, np.generic)):
             made = ArrayValue(made, "").view()
@@ -272,11 +264,7 @@ class Cast(Changed):
 
 def source_of(value: Any, path: str) -> Source:
     """What reads a value: a tensor, an array, or something lazy."""
-    if is_tensor(value):
-        if value.layout != sys.modules["torch"].strided:
-            raise errors.make(
-                "invalid_argument", f"a file cannot hold {value.layout} tensors; save .to_dense()", tensor=path
-            )
+    if frameworks.is_tensor(value):
         return TensorValue(value, path)
     if isinstance(value, (np.ndarray, np.generic)):
         return ArrayValue(value, path)

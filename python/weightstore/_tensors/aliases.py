@@ -6,49 +6,20 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from .. import errors
-
-
-def memory_range(tensor: torch.Tensor) -> tuple[int, int]:
-    """First byte and end of what a tensor's elements touch."""
-    begin = tensor.data_ptr()
-    if tensor.numel() == 0:
-        return begin, begin
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return begin, begin + (last + 1) * tensor.element_size()
-
-
-def has_memory(tensor: torch.Tensor) -> bool:
-    """False for a dense tensor whose elements are in no memory of its own: a DTensor, a FakeTensor or another subclass that
-    wraps its values, or one whose storage was freed or shrunk. Tensors of other devices and without elements pass."""
-    if tensor.device.type != "cpu" or tensor.numel() == 0:
-        return True
-    storage = tensor.untyped_storage()
-    pointer = _pointer(tensor, storage)
-    return pointer != 0 and memory_range(tensor)[1] <= pointer + storage.nbytes()
-
-
-def _pointer(tensor: torch.Tensor, storage: torch.UntypedStorage) -> int:
-    if isinstance(tensor, FakeTensor):
-        return 0  # torch warns about the question
-    try:
-        return storage.data_ptr()
-    except RuntimeError:
-        return 0  # a wrapper's storage has none
+from .torch_memory import memory_range, storage_pointer, why_not_dense
 
 
 def shared_groups(tensors: Mapping[str, torch.Tensor]) -> list[set[str]]:
     """Names in groups that overlap in memory, transitively. Parts of one storage that do not overlap are apart."""
     storages: defaultdict[tuple[torch.device, int, int], list[tuple[int, int, str]]] = defaultdict(list)
     for name, tensor in tensors.items():
-        if tensor.device.type == "meta" or tensor.layout != torch.strided:
+        if tensor.device.type == "meta" or why_not_dense(tensor) is not None:
             continue
-        storage = tensor.untyped_storage()
-        pointer = _pointer(tensor, storage)
-        if pointer != 0 and storage.nbytes() != 0:
-            storages[tensor.device, pointer, storage.nbytes()].append((*memory_range(tensor), name))
+        pointer, nbytes = storage_pointer(tensor), tensor.untyped_storage().nbytes()
+        if pointer != 0 and nbytes != 0:
+            storages[tensor.device, pointer, nbytes].append((*memory_range(tensor), name))
 
     groups: list[set[str]] = []
     for ranges in storages.values():

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _core, errors
-from . import dtypes, shapes
+from .. import _core
+from . import dtypes, frameworks, shapes
 
 if TYPE_CHECKING:
     from .._core import Memory
@@ -56,21 +56,14 @@ def _narrow_bool(array: Array) -> Array:
 def add_array(writer: _core.Writer, name: str, value: Any, param_id: int | None, format: str) -> None:
     """Adds a numpy array of any layout and byte order; nothing is copied before it is written."""
     array: Array = np.asarray(value)
-    dtype = dtypes.NAME_OF_NUMPY.get(array.dtype.name)
-    if dtype is None:
-        raise errors.make(
-            "invalid_argument",
-            f"a file cannot hold numpy's {array.dtype.name}; convert it to one of {', '.join(dtypes.NAME_OF_NUMPY)}",
-            tensor=name,
-            format=format,
-        )
-    address = array.__array_interface__["data"][0]
-    swapped = not array.dtype.isnative and array.dtype.itemsize > 1
-    if array.flags.c_contiguous and not swapped:
-        writer.add_memory(name, dtype, array.shape, address, array.nbytes, array, param_id)
+    dtype, _ = frameworks.stored_type(array, name, format)
+    plain = frameworks.plain_memory(array)
+    if plain is not None:
+        writer.add_memory(name, dtype, array.shape, plain, array.nbytes, array, param_id)
         return
+    address = array.__array_interface__["data"][0]
     item_bytes, shape, strides = array.dtype.itemsize, array.shape, array.strides
-    if swapped:
+    if not array.dtype.isnative:
         # Each number as a row of bytes, last byte first; a complex number is two of them.
         width = item_bytes // 2 if array.dtype.kind == "c" else item_bytes
         address += width - 1

@@ -1,4 +1,4 @@
-"""Arrays of numpy and tensors of torch alike: what a module may hold.
+"""Arrays of numpy and tensors of torch alike: as what a file stores them, and whether they lie in memory as in a file.
 
 Imports neither of the two: a value can only be a tensor of torch if somebody else has imported torch.
 """
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Hashable
 from typing import Any
 
+from .. import errors
 from . import dtypes
 
 
@@ -22,25 +23,82 @@ def is_lazy(value: Any) -> bool:
     return is_tensor(value) and bool(sys.modules["torch"].nn.parameter.is_lazy(value))
 
 
+# ---- types and shapes ------------------------------------------------------------------------------------------------
+
+
+def stored_type(value: Any, name: str, format: str = "") -> tuple[str, tuple[int, ...]]:
+    """Type and shape of an array or tensor in a file. Raises InvalidArgument, naming the tensor, when files have no such
+    type."""
+    names = dtypes.NAME_OF_TORCH if is_tensor(value) else dtypes.NAME_OF_NUMPY
+    dtype = names.get(_type_name(value))
+    if dtype is None:
+        shown = value.dtype if is_tensor(value) else f"numpy's {value.dtype.name}"
+        raise errors.make(
+            "invalid_argument",
+            f"a file cannot hold {shown}; convert it to one of {', '.join(names)}",
+            tensor=name or None,
+            format=format,
+        )
+    return dtype, stored_shape(dtype, tuple(value.shape))
+
+
+def storable(dtype: str, format: str) -> str:
+    """The type under which a format holds the same bytes."""
+    if format != "burnpack":
+        return {"Flex32": "F32", "BoolU8": "BOOL"}.get(dtype, dtype)
+    return dtype
+
+
 def type_and_shape(value: Any) -> tuple[str | None, tuple[int, ...] | None]:
-    """As a file would store it. None for a type that files do not have, and for the shape of a lazy parameter."""
-    if not is_tensor(value):
-        return dtypes.READ_AS.get(value.dtype.name), value.shape
-    dtype = dtypes.READ_AS.get(str(value.dtype).removeprefix("torch."))
+    """As in a file that shall be read into this value. None for a type that files do not have, and for the shape of a lazy
+    parameter."""
+    dtype = dtypes.READ_AS.get(_type_name(value))
     if is_lazy(value):
         return dtype, None
-    packing = 1 if dtype is None else dtypes.byte_packing(dtype)
     shape = tuple(value.shape)
-    return dtype, (*shape[:-1], shape[-1] * packing) if packing > 1 and shape else shape
+    return dtype, shape if dtype is None else stored_shape(dtype, shape)
 
 
-def identity(value: Any) -> Hashable:
-    """Equal for values that are the same tensor: the same object, or all of the same memory in the same layout."""
-    if is_tensor(value) and not is_lazy(value) and value.device.type != "meta" and value.numel():
-        if value.layout is not sys.modules["torch"].strided:
-            return id(value)
-        return value.device, value.data_ptr(), tuple(value.shape), value.stride(), value.dtype
-    return id(value)
+def _type_name(value: Any) -> str:
+    return str(value.dtype).removeprefix("torch.") if is_tensor(value) else value.dtype.name
+
+
+def stored_shape(dtype: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in elements, as files have it, of a shape in items, as libraries have it."""
+    packing = dtypes.byte_packing(dtype)
+    if packing == 1:
+        return shape
+    return (*shape[:-1], shape[-1] * packing) if shape else (packing,)
+
+
+def shown_shape(dtype: str, shape: tuple[int, ...], name: str | None = None) -> tuple[int, ...]:
+    """The shape in items, as libraries have it, of a shape in elements, as files have it. Raises InvalidArgument when the
+    rows do not end at items."""
+    packing = dtypes.byte_packing(dtype)
+    if packing == 1:
+        return shape
+    if not shape or shape[-1] % packing:
+        raise errors.make(
+            "unshowable",
+            f"{dtype} is shown {packing} elements to the byte, but the last dimension of {list(shape)} is odd; .bytes() "
+            "gives its bytes as stored",
+            tensor=name,
+        )
+    return (*shape[:-1], shape[-1] // packing)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def plain_memory(value: Any) -> int | None:
+    """The address of an array, or of a tensor that has memory, when its elements lie there as in a file: row-major and in
+    the machine's byte order. Else None."""
+    if not is_tensor(value):
+        plain = value.flags.c_contiguous and value.dtype.isnative
+        return value.__array_interface__["data"][0] if plain else None
+    from .torch_memory import is_plain
+
+    return value.data_ptr() if is_plain(value) else None
 
 
 def memory_range(value: Any) -> tuple[int, int]:
@@ -49,15 +107,17 @@ def memory_range(value: Any) -> tuple[int, int]:
         import numpy as np
 
         return np.lib.array_utils.byte_bounds(value) if value.size else (0, 0)
-    from . import aliases
+    from . import torch_memory
 
-    return (0, 0) if value.device.type == "meta" or is_lazy(value) else aliases.memory_range(value)
+    return (0, 0) if value.device.type == "meta" or is_lazy(value) else torch_memory.memory_range(value)
 
 
-def plain_memory(value: Any) -> int | None:
-    """The address of an array or tensor that lies in memory as in a file, row-major and native; else None."""
-    if not is_tensor(value):
-        plain = value.flags.c_contiguous and value.dtype.isnative
-        return value.__array_interface__["data"][0] if plain else None
-    plain = value.device.type == "cpu" and value.is_contiguous() and not value.is_conj() and not value.is_neg()
-    return value.data_ptr() if plain else None
+def identity(value: Any) -> Hashable:
+    """Equal for values that are the same tensor: the same object, or all of the same memory in the same layout."""
+    if not is_tensor(value) or is_lazy(value):
+        return id(value)
+    from .torch_memory import why_no_memory
+
+    if why_no_memory(value) is not None or not value.numel():
+        return id(value)
+    return value.device, value.data_ptr(), tuple(value.shape), value.stride(), value.dtype

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import _core, errors
-from . import aliases, dtypes, shapes
+from .. import _core
+from . import dtypes, frameworks, shapes
+from .torch_memory import require_memory
 
 if TYPE_CHECKING:
     from .._core import Memory
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
 
 def from_memory(memory: Memory, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
     """A tensor over row-major memory, which may be written to."""
-    packing = dtypes.byte_packing(dtype)
-    if packing > 1:
-        shape = (*shape[:-1], shape[-1] // packing)
-    tensor = _over(memory, dtypes.torch_dtype(dtype), shape)
+    tensor = _over(memory, dtypes.torch_dtype(dtype), frameworks.shown_shape(dtype, shape))
     return tensor != 0 if dtype == dtypes.WIDE_BOOL else tensor
 
 
@@ -43,11 +41,7 @@ def is_aligned(memory: Memory, dtype: str) -> bool:
 def check_showable(name: str, dtype: str, shape: tuple[int, ...]) -> None:
     _dtype_for(name, dtype)
     shapes.check_torch(name, shape)
-    packing = dtypes.byte_packing(dtype)
-    if packing > 1 and (not shape or shape[-1] % packing):
-        raise TypeError(
-            f"tensor '{name}': torch shows {dtype} two to the byte, but the last dimension of {shape} is odd"
-        )
+    frameworks.shown_shape(dtype, shape, name)
 
 
 def _over(memory: Memory, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
@@ -69,42 +63,17 @@ def _dtype_for(name: str, dtype: str) -> torch.dtype:
 # ---- writing -------------------------------------------------------------------------------------------------------
 
 
-def stored_type(tensor: torch.Tensor, name: str, format: str) -> tuple[str, tuple[int, ...]]:
-    """Type and shape of a tensor in a file. Raises InvalidArgument when files have no such type."""
-    dtype = dtypes.NAME_OF_TORCH.get(str(tensor.dtype).removeprefix("torch."))
-    if dtype is None:
-        raise errors.make(
-            "invalid_argument",
-            f"a file cannot hold {tensor.dtype}; convert it to one of {', '.join(dtypes.NAME_OF_TORCH)}",
-            tensor=name,
-            format=format,
-        )
-    packing = dtypes.byte_packing(dtype)
-    shape = tuple(tensor.shape)
-    if packing > 1:
-        shape = (*shape[:-1], shape[-1] * packing) if shape else (packing,)
-    return dtype, shape
-
-
 def add_tensor(writer: _core.Writer, name: str, tensor: torch.Tensor, param_id: int | None, format: str) -> None:
     """Adds a tensor of any layout and device; nothing is copied before it is written."""
-    dtype, shape = stored_type(tensor, name, format)
-    if tensor.device.type == "meta":
-        raise errors.make("no_data", "Cannot copy out of meta tensor: it has a shape but no values", tensor=name)
+    require_memory(tensor, name, format)
+    dtype, shape = frameworks.stored_type(tensor, name, format)
     if tensor.device.type != "cpu":
         writer.add_deferred(name, dtype, shape, lambda: cpu_bytes(tensor), param_id)
         return
-    if not aliases.has_memory(tensor):
-        raise errors.make(
-            "invalid_argument",
-            "has no memory of its own: it is a DTensor, a FakeTensor or another subclass that wraps its values, or its "
-            "storage was freed; pass to_local() or full_tensor() of it, or a clone() from before",
-            tensor=name,
-            format=format,
-        )
     item_bytes = tensor.element_size()
-    if lies_ready(tensor):
-        writer.add_memory(name, dtype, shape, tensor.data_ptr(), tensor.numel() * item_bytes, tensor, param_id)
+    plain = frameworks.plain_memory(tensor)
+    if plain is not None:
+        writer.add_memory(name, dtype, shape, plain, tensor.numel() * item_bytes, tensor, param_id)
         return
     writer.add_strided(
         name,
@@ -120,11 +89,6 @@ def add_tensor(writer: _core.Writer, name: str, tensor: torch.Tensor, param_id: 
         negate=tensor.is_neg(),
         conjugate=tensor.is_conj(),
     )
-
-
-def lies_ready(tensor: torch.Tensor) -> bool:
-    """Whether the memory of a tensor holds its values as a file does."""
-    return tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
 def cpu_bytes(tensor: torch.Tensor) -> Any:

@@ -1,0 +1,89 @@
+"""Where the elements of a torch tensor lie. The C++ side of this is cpp/torch/element_memory.h. Imports torch."""
+
+from __future__ import annotations
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .. import errors
+
+_NO_MEMORY = (
+    "has no memory of its own: it is a DTensor, a FakeTensor or another tensor subclass that wraps its values; pass "
+    "to_local() or full_tensor() of it, or the tensor it wraps"
+)
+
+
+def memory_range(tensor: torch.Tensor) -> tuple[int, int]:
+    """First byte and end of what a tensor's elements touch."""
+    begin = tensor.data_ptr()
+    if tensor.numel() == 0:
+        return begin, begin
+    return begin, begin + _spanned_bytes(tensor)
+
+
+def _spanned_bytes(tensor: torch.Tensor) -> int:
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
+
+
+def storage_pointer(tensor: torch.Tensor) -> int:
+    """0 for a tensor without memory."""
+    if isinstance(tensor, FakeTensor):
+        return 0  # torch warns about the question
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return 0  # a wrapper's storage has none
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor that has memory has its elements there as a file has them: row-major, with nothing left to do."""
+    return tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def why_not_dense(tensor: torch.Tensor) -> str | None:
+    """What a tensor is that is no array of elements, and what to pass in its place; None for one that is."""
+    if tensor.is_nested:
+        return "is nested; pass the tensors that it is made of"
+    if tensor.is_mkldnn:
+        return "is an mkldnn tensor; pass to_dense() of it"
+    if tensor.layout != torch.strided:
+        return f"has the layout {tensor.layout}; pass to_dense() of it, or its indices and values"
+    return None
+
+
+def why_no_memory(tensor: torch.Tensor) -> str | None:
+    """What a tensor is whose elements are in no memory of its own, and what to pass in its place; None for one that has
+    memory. Tensors of other devices and without elements pass."""
+    problem = why_not_dense(tensor)
+    if problem is not None:
+        return problem
+    if tensor.device.type == "meta":
+        return (
+            "is on the meta device, so it has a shape but no values (Cannot copy out of meta tensor); give it memory with "
+            "to_empty()"
+        )
+    if isinstance(tensor, FakeTensor):
+        return _NO_MEMORY
+    if tensor.device.type != "cpu" or tensor.numel() == 0:
+        return None
+    pointer = storage_pointer(tensor)
+    available = tensor.untyped_storage().nbytes()
+    needed = tensor.storage_offset() * tensor.element_size() + _spanned_bytes(tensor)
+    if pointer != 0 and needed <= available:
+        return None
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return _NO_MEMORY
+    return (
+        f"lies in a storage of {available} bytes where its shape needs {needed}: the storage was freed or shrunk; pass the "
+        "tensor while it has its memory (with FSDP: inside summon_full_params()), or a clone() from before"
+    )
+
+
+def require_memory(tensor: torch.Tensor, name: str, format: str = "") -> None:
+    """Raises InvalidArgument, naming the tensor, when why_no_memory() has an answer. For a tensor on the meta device the
+    error is a NoDataError."""
+    problem = why_no_memory(tensor)
+    if problem is not None:
+        code = "no_data" if tensor.device.type == "meta" else "invalid_argument"
+        raise errors.make(code, problem, tensor=name or None, format=format)
