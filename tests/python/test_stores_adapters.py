@@ -210,7 +210,7 @@ def test_float_cast():
     adapter = FloatCastAdapter("F16")
     after = adapter.adapt(before)
     assert (after.dtype, after.torch().tolist()) == ("F16", values.tolist())
-    assert adapter.adapt(after)._source is after._source
+    assert adapter.adapt(after)._values is after._values
     assert adapter.adapt(snapshot("i", np.zeros(2, "i4"))).dtype == "I32"
     assert adapter.adapt(snapshot("b", np.zeros(2, "?"))).dtype == "BOOL"
     assert FloatCastAdapter.to(torch.bfloat16).dtype == "BF16"

@@ -183,7 +183,7 @@ def test_changes_are_made_when_read():
     transposed = snapshot.transposed()
     assert (transposed.shape, transposed.dtype) == ((3, 2), "F32")
     assert transposed.numpy().tolist() == matrix.T.tolist()
-    assert transposed.transposed()._source is snapshot._source
+    assert transposed.transposed()._values is snapshot._values
     half = transposed.cast("F16")
     assert (half.shape, half.dtype, half.nbytes) == ((3, 2), "F16", 12)
     assert half.torch().tolist() == matrix.T.tolist()
@@ -222,7 +222,7 @@ def test_casting_between_floats(before, after):
     made = snapshot.cast(after)
     assert made.dtype == after
     assert torch.equal(made.torch().view(torch.uint8), expected.view(torch.uint8))
-    assert (made._source is snapshot._source) == (before == after)
+    assert (made._values is snapshot._values) == (before == after)
 
 
 def test_casting_what_is_no_float():

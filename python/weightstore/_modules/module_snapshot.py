@@ -19,7 +19,7 @@ from .layers import LayerTypes, Types, check_layers, make_layer_types
 from .match import names_without_variants
 from .slots import Slot, slots_of
 from .snapshot import TensorSnapshot
-from .values import source_of
+from .values import values_of
 
 if TYPE_CHECKING:
     from .module_store import ModuleStore
@@ -91,7 +91,7 @@ def _snapshot_of(slot: Slot) -> TensorSnapshot:
     handle_id = slot.value.param_id if isinstance(slot.value, TensorHandle) else None
     return TensorSnapshot(
         slot.path,
-        source_of(slot.value, slot.path),
+        values_of(slot.value, slot.path),
         containers=slot.containers,
         param_id=param_ids.id_of(slot.owner, slot.key, slot.path) if handle_id is None else handle_id,
         layer=slot.layer,

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._tensors import dtypes
-from . import values
+from .values import Loaded, Produced, Values, cast, transposed, values_of
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from .values import Source
 
 # Modules that only hold others: the type of a parameter inside is that of the module around them.
 HOLDERS = frozenset(
@@ -27,21 +26,21 @@ def _innermost_layer(containers: Sequence[str]) -> str | None:
 class _Described:
     """What is known of a tensor without its values."""
 
-    __slots__ = ("_source",)
-    _source: Source
+    __slots__ = ("_values",)
+    _values: Values
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._source.shape
+        return self._values.shape
 
     @property
     def dtype(self) -> str:
         """By SafeTensors' name: "F32", "BF16", ..."""
-        return self._source.dtype
+        return self._values.dtype
 
     @property
     def nbytes(self) -> int:
-        return self._source.nbytes
+        return self._values.nbytes
 
 
 class TensorData(_Described):
@@ -52,8 +51,8 @@ class TensorData(_Described):
     def __init__(self, shape: Sequence[int], dtype: Any, buffer: Any) -> None:
         """buffer: the row-major, little-endian bytes."""
         self.buffer = buffer
-        self._source = values.Produced(dtypes.stored_name(dtype), tuple(shape), lambda: buffer)
-        self._source.view()
+        self._values = Produced(dtypes.stored_name(dtype), tuple(shape), lambda: buffer)
+        self._values.view()
 
     @property
     def bytes(self) -> bytes:
@@ -62,14 +61,14 @@ class TensorData(_Described):
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """An array over the same memory."""
-        return self._source.numpy(own=False)
+        return self._values.numpy(own=False)
 
     def torch(self) -> torch.Tensor:
         """A tensor over the same memory, or over a copy where that may not be written to."""
         from .._tensors import torch_tensors
 
         if memoryview(self.buffer).readonly:
-            return self._source.torch(own=True)
+            return self._values.torch(own=True)
         return torch_tensors.from_memory(self.buffer, self.dtype, self.shape)
 
     def __repr__(self) -> str:
@@ -88,7 +87,7 @@ class TensorSnapshot(_Described):
     def __init__(
         self,
         full_path: str,
-        source: Source,
+        values: Values,
         *,
         containers: Sequence[str] = (),
         param_id: int | None = None,
@@ -96,7 +95,7 @@ class TensorSnapshot(_Described):
     ) -> None:
         """layer: see Slot.layer."""
         self.full_path = full_path
-        self._source = source
+        self._values = values
         self.containers = tuple(containers)
         self.param_id = param_id
         self._layer = layer
@@ -104,13 +103,11 @@ class TensorSnapshot(_Described):
     @classmethod
     def from_value(cls, full_path: str, value: Any, *, containers: Sequence[str] = ()) -> TensorSnapshot:
         """A snapshot of a numpy array, a torch tensor, a DeferredTensor or a TensorHandle."""
-        return cls(
-            full_path, values.source_of(value, full_path), containers=containers, layer=_innermost_layer(containers)
-        )
+        return cls(full_path, values_of(value, full_path), containers=containers, layer=_innermost_layer(containers))
 
     @classmethod
     def from_data(cls, full_path: str, data: TensorData, *, containers: Sequence[str] = ()) -> TensorSnapshot:
-        return cls(full_path, data._source, containers=containers, layer=_innermost_layer(containers))
+        return cls(full_path, data._values, containers=containers, layer=_innermost_layer(containers))
 
     # ---- what is known -------------------------------------------------------------------------------------------
 
@@ -136,7 +133,7 @@ class TensorSnapshot(_Described):
 
     def data_len(self) -> int:
         """The same as nbytes."""
-        return self._source.nbytes
+        return self._values.nbytes
 
     @property
     def container_path(self) -> str:
@@ -157,28 +154,28 @@ class TensorSnapshot(_Described):
 
     def to_data(self) -> TensorData:
         data = TensorData.__new__(TensorData)
-        data.buffer = self._source.view() if self._source.shares else self._source.own()
-        data._source = values.Loaded(self._source, data.buffer)
+        data.buffer = self._values.view() if self._values.shares else self._values.own()
+        data._values = Loaded(self._values, data.buffer)
         return data
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        return self._source.numpy(own=not self._source.shares)
+        return self._values.numpy(own=not self._values.shares)
 
     def torch(self) -> torch.Tensor:
-        return self._source.torch(own=not self._source.shares)
+        return self._values.torch(own=not self._values.shares)
 
     # ---- others like it ------------------------------------------------------------------------------------------
 
     def renamed(self, full_path: str) -> TensorSnapshot:
-        return self._copy(full_path, self._source)
+        return self._copy(full_path, self._values)
 
     def transposed(self) -> TensorSnapshot:
         """A matrix with rows and columns exchanged when it is read."""
-        return self._copy(self._path, values.transposed(self._source, self._path))
+        return self._copy(self._path, transposed(self._values, self._path))
 
     def cast(self, dtype: Any) -> TensorSnapshot:
         """The same numbers as another floating-point type, converted when they are read."""
-        return self._copy(self._path, values.cast(self._source, dtypes.stored_name(dtype), self._path))
+        return self._copy(self._path, cast(self._values, dtypes.stored_name(dtype), self._path))
 
     def mapped(
         self, function: Callable[[TensorData], Any], *, dtype: Any = None, shape: Sequence[int] | None = None
@@ -187,18 +184,18 @@ class TensorSnapshot(_Described):
         will be, when it is not what it was."""
         name = self.dtype if dtype is None else dtypes.stored_name(dtype)
         size = self.shape if shape is None else tuple(shape)
-        return self._copy(self._path, values.Produced(name, size, lambda: function(self.to_data())))
+        return self._copy(self._path, Produced(name, size, lambda: function(self.to_data())))
 
     def _in_layer(self, layer: str | None) -> TensorSnapshot:
-        made = self._copy(self._path, self._source)
+        made = self._copy(self._path, self._values)
         made._layer = layer
         return made
 
-    def _copy(self, full_path: str, source: Source) -> TensorSnapshot:
-        return TensorSnapshot(full_path, source, containers=self.containers, param_id=self.param_id, layer=self._layer)
+    def _copy(self, full_path: str, values: Values) -> TensorSnapshot:
+        return TensorSnapshot(full_path, values, containers=self.containers, param_id=self.param_id, layer=self._layer)
 
     def __copy__(self) -> TensorSnapshot:
-        return self._copy(self._path, self._source)
+        return self._copy(self._path, self._values)
 
     def __repr__(self) -> str:
         place = f" in {self.container_path}" if self.containers else ""

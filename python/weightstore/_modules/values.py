@@ -1,4 +1,4 @@
-"""Where the values of a snapshot come from. A source knows its type and shape; values are read when asked for."""
+"""The values of one tensor, wherever they come from. Type and shape are known; the values are read when asked for."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-class Source(ABC):
-    """One tensor. `shares`: what is handed out may be views of the source's own memory."""
+class Values(ABC):
+    """One tensor. `shares`: what is handed out may be views of memory that others use."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -67,7 +67,7 @@ class Source(ABC):
         writer.add(name, frameworks.storable(self.dtype, format), self.shape, self.producer(read_now=False), param_id)
 
 
-class FileTensor(Source):
+class FileTensor(Values):
     """A tensor of an open file."""
 
     def __init__(self, file: File, number: int, described: tuple[str, str, tuple[int, ...], int], shares: bool) -> None:
@@ -103,7 +103,7 @@ class FileTensor(Source):
         return super().torch(own=True) if own else TensorHandle(self.file, self.number).torch()
 
 
-class ArrayValue(Source):
+class ArrayValue(Values):
     """A numpy array."""
 
     def __init__(self, array: Any, name: str) -> None:
@@ -127,7 +127,7 @@ class ArrayValue(Source):
         arrays.add_array(writer, name, self.array, param_id, format)
 
 
-class TensorValue(Source):
+class TensorValue(Values):
     """A torch tensor, on any device."""
 
     def __init__(self, tensor: torch.Tensor, name: str) -> None:
@@ -168,7 +168,7 @@ class TensorValue(Source):
         torch_tensors.add_tensor(writer, name, self.tensor, param_id, format)
 
 
-class Produced(Source):
+class Produced(Values):
     """A callable that makes the values: a bytes-like object, an iterable of them, an array or a tensor."""
 
     def __init__(self, dtype: str, shape: tuple[int, ...], produce: Callable[[], Any]) -> None:
@@ -199,13 +199,13 @@ class Produced(Source):
         return np.frombuffer(self.view(), np.uint8).copy()
 
 
-class Loaded(Source):
+class Loaded(Values):
     """Values that have been read."""
 
-    def __init__(self, source: Source, buffer: Any) -> None:
-        self.dtype = source.dtype
-        self.shape = source.shape
-        self._nbytes = source.nbytes
+    def __init__(self, original: Values, buffer: Any) -> None:
+        self.dtype = original.dtype
+        self.shape = original.shape
+        self._nbytes = original.nbytes
         self._buffer = buffer
 
     @property
@@ -219,11 +219,11 @@ class Loaded(Source):
         return np.frombuffer(self._buffer, np.uint8).copy()
 
 
-class Changed(Source):
-    """Another source's values, changed block by block on their way: a chain of changes holds nothing in between."""
+class Changed(Values):
+    """Other values, changed block by block on their way: a chain of changes holds nothing in between."""
 
-    def __init__(self, source: Source, dtype: str, shape: tuple[int, ...]) -> None:
-        self.source = source
+    def __init__(self, original: Values, dtype: str, shape: tuple[int, ...]) -> None:
+        self.original = original
         self.dtype = dtype
         self.shape = shape
 
@@ -237,32 +237,32 @@ class Changed(Source):
 class Transposed(Changed):
     """A matrix with its rows and columns exchanged."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source, source.dtype, source.shape[::-1])
+    def __init__(self, original: Values) -> None:
+        super().__init__(original, original.dtype, original.shape[::-1])
 
     def producer(self, *, read_now: bool) -> _core.Producer:
-        return self.source.producer(read_now=read_now).transpose(self.dtype, *self.source.shape)
+        return self.original.producer(read_now=read_now).transpose(self.dtype, *self.original.shape)
 
 
 class Cast(Changed):
     """The same numbers as another floating-point type."""
 
-    def __init__(self, source: Source, dtype: str) -> None:
-        super().__init__(source, dtype, source.shape)
+    def __init__(self, original: Values, dtype: str) -> None:
+        super().__init__(original, dtype, original.shape)
 
     def producer(self, *, read_now: bool) -> _core.Producer:
-        before, after = self.source.dtype, self.dtype
+        before, after = self.original.dtype, self.dtype
         if before in transform.FLOATS and after in transform.FLOATS:
-            return self.source.producer(read_now=read_now).cast(before, after)
+            return self.original.producer(read_now=read_now).cast(before, after)
         if read_now:
             return _core.Producer.buffer(self._slowly())
         return _core.Producer.deferred(self.nbytes, self._slowly)
 
     def _slowly(self) -> Any:
-        return _cast_slowly(self.source.view(), self.source.dtype, self.dtype)
+        return _cast_slowly(self.original.view(), self.original.dtype, self.dtype)
 
 
-def source_of(value: Any, path: str) -> Source:
+def values_of(value: Any, path: str) -> Values:
     """What reads a value: a tensor, an array, or something lazy."""
     if frameworks.is_tensor(value):
         return TensorValue(value, path)
@@ -281,36 +281,36 @@ def source_of(value: Any, path: str) -> Source:
     )
 
 
-def resident(source: Source) -> Any:
-    """The array or tensor in memory that a source reads, however changed; None when it reads something else."""
-    while isinstance(source, Changed):
-        source = source.source
-    return source.array if isinstance(source, ArrayValue) else getattr(source, "tensor", None)
+def resident(values: Values) -> Any:
+    """The array or tensor in memory that holds the values, however changed; None when they are elsewhere."""
+    while isinstance(values, Changed):
+        values = values.original
+    return values.array if isinstance(values, ArrayValue) else getattr(values, "tensor", None)
 
 
-def transposed(source: Source, name: str) -> Source:
-    if len(source.shape) != 2 or dtypes.bits(source.dtype) % 8 or not dtypes.bits(source.dtype):
+def transposed(values: Values, name: str) -> Values:
+    if len(values.shape) != 2 or dtypes.bits(values.dtype) % 8 or not dtypes.bits(values.dtype):
         raise errors.make(
-            "invalid_argument", f"{source.dtype} of shape {list(source.shape)} cannot be transposed", tensor=name
+            "invalid_argument", f"{values.dtype} of shape {list(values.shape)} cannot be transposed", tensor=name
         )
-    return source.source if isinstance(source, Transposed) else Transposed(source)
+    return values.original if isinstance(values, Transposed) else Transposed(values)
 
 
 FLOATS = (*transform.FLOATS, "F8_E4M3", "F8_E5M2")
 
 
-def cast(source: Source, dtype: str, name: str) -> Source:
-    if dtype not in FLOATS or source.dtype not in FLOATS:
-        raise errors.make("invalid_argument", f"{source.dtype} cannot be cast to {dtype}", tensor=name)
-    return source if source.dtype == dtype else Cast(source, dtype)
+def cast(values: Values, dtype: str, name: str) -> Values:
+    if dtype not in FLOATS or values.dtype not in FLOATS:
+        raise errors.make("invalid_argument", f"{values.dtype} cannot be cast to {dtype}", tensor=name)
+    return values if values.dtype == dtype else Cast(values, dtype)
 
 
 def _cast_slowly(data: Any, before: str, after: str) -> Any:
     """For the rarer types: numpy with ml_dtypes, or torch where that is not installed."""
     try:
-        source: Any = np.frombuffer(data, dtypes.numpy_dtype(before))
+        numbers: Any = np.frombuffer(data, dtypes.numpy_dtype(before))
         with np.errstate(over="ignore", invalid="ignore"):
-            return source.astype(dtypes.numpy_dtype(after)).view(np.uint8)
+            return numbers.astype(dtypes.numpy_dtype(after)).view(np.uint8)
     except TypeError:
         import torch
 

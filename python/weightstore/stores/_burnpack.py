@@ -59,7 +59,7 @@ class BurnpackStore(WritingStore):
 
     def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
         planned = list(collected)
-        files = [s._source.file for _, s in planned if isinstance(s._source, FileTensor) and s.dtype in _DIFFERS]
+        files = [s._values.file for _, s in planned if isinstance(s._values, FileTensor) and s.dtype in _DIFFERS]
         self._needed_burn = max((file._reader.dialect for file in files), default=_OLDEST)
         return super()._plan(planned)
 

@@ -127,15 +127,15 @@ class WritingStore(ReadingStore):
             if name in origins:
                 raise collision(name, origins[name], origin)
             origins[name] = origin
-            source = snapshot._source
-            if self._ties_once and isinstance(source, TensorValue) and source.tensor.device.type != "meta":
-                kept = written.setdefault(frameworks.identity(source.tensor), name)
+            values = snapshot._values
+            if self._ties_once and isinstance(values, TensorValue) and values.tensor.device.type != "meta":
+                kept = written.setdefault(frameworks.identity(values.tensor), name)
                 if kept != name:
                     if self._describes:
                         metadata.setdefault(name, kept)
                     continue
             try:
-                source.add_to(writer, name, self._id(origin, snapshot), self._format)
+                values.add_to(writer, name, self._id(origin, snapshot), self._format)
             except errors.StoreError as error:
                 if error.tensor is None:
                     error.tensor = name

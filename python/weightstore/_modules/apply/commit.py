@@ -35,11 +35,11 @@ def commit(plan: Plan, *, zero_copy: bool, progress: Progress | None) -> None:
     single: list[Job] = []
     _read_what_is_overwritten(plan.jobs)
     for job in plan.jobs:
-        source = job.snapshot._source
-        if isinstance(source, FileTensor) and not job.converts:
+        held = job.snapshot._values
+        if isinstance(held, FileTensor) and not job.converts:
             batches = adoptions if _is_adopted(job, zero_copy) else fills
-            batch = batches.setdefault(id(source.file), (source.file, {}))[1]
-            if batch.setdefault(source.name, job) is job:
+            batch = batches.setdefault(id(held.file), (held.file, {}))[1]
+            if batch.setdefault(held.name, job) is job:
                 continue
         single.append(job)
     for _, batch in fills.values():
@@ -102,7 +102,7 @@ class _Commit:
         slot = job.slots[0]
         self._replaced.append(slot.path)
         if _is_adopted(job, self._zero_copy):
-            resident = values.resident(job.snapshot._source) is not None
+            resident = values.resident(job.snapshot._values) is not None
             value = _value(job, own=not job.converts and (resident or not self._zero_copy))
             _adopt(job.slots, _as_type(value, slot.value) if job.converts else value)
         elif not self._filled(job, slot.value):
@@ -112,16 +112,16 @@ class _Commit:
 
     def _filled(self, job: Job, target: Any) -> bool:
         """Transposes and casts go straight into the memory of the target, where that lies as a file would."""
-        source = job.snapshot._source
+        held = job.snapshot._values
         if job.converts:
             expected = frameworks.type_and_shape(target)[0]
-            if expected not in values.FLOATS or source.dtype not in values.FLOATS:
+            if expected not in values.FLOATS or held.dtype not in values.FLOATS:
                 return False
-            source = values.Cast(source, expected)
+            held = values.Cast(held, expected)
         address = frameworks.plain_memory(target)
-        if address is None or not isinstance(source, (values.Cast, values.Transposed)):
+        if address is None or not isinstance(held, (values.Cast, values.Transposed)):
             return False
-        source.producer(read_now=True).read_into(address, source.nbytes)
+        held.producer(read_now=True).read_into(address, held.nbytes)
         if frameworks.is_tensor(target):
             import torch
 
@@ -152,19 +152,19 @@ class _Commit:
 
 def _read_what_is_overwritten(jobs: list[Job]) -> None:
     """Reads sources that lie where values are about to go: a module's own tensors, on their way to other names."""
-    resident = [(job, values.resident(job.snapshot._source)) for job in jobs]
+    resident = [(job, values.resident(job.snapshot._values)) for job in jobs]
     resident = [(job, value) for job, value in resident if value is not None]
     if not resident:
         return
     targets = sorted(frameworks.memory_range(job.slots[0].value) for job in jobs)
     reaches = [0, *accumulate((end for _, end in targets), max)]
     for job, value in resident:
-        source = job.snapshot._source
+        held = job.snapshot._values
         begin, end = frameworks.memory_range(value)
-        stays = value is job.slots[0].value and not isinstance(source, values.Changed)
-        # Of the targets that begin before the source ends, one reaches beyond its begin.
+        stays = value is job.slots[0].value and not isinstance(held, values.Changed)
+        # Of the targets that begin before these values end, one reaches beyond their begin.
         if not stays and begin < end and reaches[bisect_left(targets, (end, 0))] > begin:
-            loaded = values.Loaded(source, source.own())
+            loaded = values.Loaded(held, held.own())
             job.snapshot = job.snapshot._copy(job.snapshot.full_path, loaded)
 
 
@@ -191,8 +191,8 @@ def _is_adopted(job: Job, zero_copy: bool) -> bool:
 
 
 def _value(job: Job, *, own: bool) -> Any:
-    source = job.snapshot._source
-    return source.torch(own=own) if frameworks.is_tensor(job.slots[0].value) else source.numpy(own=own)
+    held = job.snapshot._values
+    return held.torch(own=own) if frameworks.is_tensor(job.slots[0].value) else held.numpy(own=own)
 
 
 def _copy_into(target: Any, value: Any) -> None:

@@ -189,7 +189,7 @@ class _Planner:
 
     def _adapted(self, stored: TensorSnapshot, slot: Slot) -> TensorSnapshot | None:
         asked = TensorSnapshot(
-            slot.path, stored._source, containers=slot.containers, param_id=stored.param_id, layer=slot.layer
+            slot.path, stored._values, containers=slot.containers, param_id=stored.param_id, layer=slot.layer
         )
         if self._rules.adapter is None:
             return asked
