@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from . import _core, errors
 from ._files.file import File
 from ._files.sizes import format_size, parse_size
+from ._files.source import kind_of, open_source
 from ._tensors import dlpack, dtypes, frameworks
 from ._tensors.dlpack import ArrayProtocols
 
@@ -236,18 +236,14 @@ def _opened(source: Any) -> tuple[_core.Reader, bool]:
     """A reader, and whether what it views is to be handed out as it is."""
     if isinstance(source, File):
         return source._reader, source._mapped
-    if isinstance(source, (str, os.PathLike)):
-        return _core.Reader.open(source, map=False, verify="lazy"), False
-    if hasattr(source, "readinto") and hasattr(source, "seek"):
-        return _core.Reader.open_object(source, verify="lazy"), False
-    try:
-        memoryview(source).release()
-    except TypeError:
+    kind = kind_of(source)
+    if kind is None:
         raise TypeError(
             f"cannot page a {type(source).__name__}: give a path, bytes, a binary file object or a File; LayerPager takes "
             "callables"
-        ) from None
-    return _core.Reader.open_buffer(source, verify="lazy"), True
+        )
+    opened = open_source(source, backend="mmap" if kind == "buffer" else "pread", verify="lazy")
+    return opened.reader, opened.mapped
 
 
 def _budget_bytes(budget: int | str | None) -> int:

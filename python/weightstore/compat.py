@@ -14,8 +14,9 @@ from typing import Any
 from . import _core, errors
 from ._core import __version__
 from ._files import safe_open as _safe_open
-from ._files.file import Backend, File, open
+from ._files.file import File, open
 from ._files.handle import TensorHandle
+from ._files.source import Backend, kind_of
 from ._tensors import dtypes as _dtypes
 from ._tensors import frameworks as _frameworks
 from .errors import SafetensorError
@@ -226,7 +227,7 @@ def _refuse_other_formats(file: File) -> None:
 
 
 def _verdict_on(filename: Any) -> str | None:
-    if not isinstance(filename, (str, os.PathLike)):
+    if kind_of(filename) != "path":
         return None
     with builtins.open(filename, "rb") as stream:
         return _verdict_on_length(stream.read(8), os.fstat(stream.fileno()).st_size)

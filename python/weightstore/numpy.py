@@ -16,9 +16,10 @@ from . import _core
 from ._files import loading as _load
 from ._files import saving as _save
 from ._files.deferred import DeferredTensor
-from ._files.file import Backend, open
+from ._files.file import open
 from ._files.progress import Progress
 from ._files.safe_open import safe_open
+from ._files.source import Backend
 from ._tensors import arrays as _arrays
 
 __all__ = ["DeferredTensor", "load", "load_file", "safe_open", "save", "save_file"]

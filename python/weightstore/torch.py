@@ -18,9 +18,10 @@ from ._checkpoints import torch_library as _torch_library
 from ._files import loading as _load
 from ._files import saving as _save
 from ._files.deferred import DeferredTensor
-from ._files.file import Backend, open
+from ._files.file import open
 from ._files.progress import Progress
 from ._files.safe_open import safe_open
+from ._files.source import Backend
 from ._tensors import aliases as _aliases
 from ._tensors import torch_tensors as _tensors
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import os
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from .. import _core, errors
-from .file import Opaque
+from .source import Opaque, kind_of
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ def read_config(path: Any, key: str | None = None, *, into: type[Any] | None = N
     into: a dataclass to make of it. Unknown fields are ignored, a missing one takes its default or is an error.
     opaque: as for open().
     """
-    if isinstance(path, (str, os.PathLike)):
+    if kind_of(path) == "path":
         value = _core.read_config(path, key or "", opaque=opaque)
     else:
         value = _core.read_config_buffer(path, key or "", opaque=opaque)

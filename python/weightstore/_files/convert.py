@@ -6,10 +6,11 @@ import logging
 import os
 
 from .. import _core, errors
-from .file import Opaque, Verify, open
+from .file import open
 from .progress import Progress, reporting
 from .saving import INDEX_ENDING
 from .sizes import DEFAULT_SHARD_SIZE, parse_size
+from .source import Opaque, Verify
 
 _log = logging.getLogger(__name__)
 

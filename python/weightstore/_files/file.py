@@ -8,18 +8,15 @@ from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from .. import _core, errors
+from .. import _core
 from .handle import TensorHandle
 from .progress import Progress, reporting
 from .sizes import format_size
+from .source import Backend, Opaque, OpenSource, Verify, open_source
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
-
-Backend = Literal["mmap", "pread"]
-Verify = Literal["off", "lazy", "full"]
-Opaque = Literal["error", "skip"]
 
 _HTML_ROWS = 200
 
@@ -39,21 +36,7 @@ def open(
     opaque: what to do about objects in a torch.save() file that are neither tensors nor plain data: "error" refuses the
         file, naming them; "skip" passes over them, and reads the tensors of a torch.nn.Module. Neither runs anything.
     """
-    if backend not in ("mmap", "pread"):
-        raise errors.make("invalid_argument", f"backend is {backend!r}; it is 'mmap' or 'pread'")
-    if isinstance(path, (str, os.PathLike)):
-        reader = _core.Reader.open(path, map=backend == "mmap", verify=verify, threads=threads, opaque=opaque)
-        return File(reader, os.fsdecode(path), backend == "mmap")
-    if hasattr(path, "readinto") and hasattr(path, "seek"):
-        reader = _core.Reader.open_object(path, verify=verify, threads=threads, opaque=opaque)
-        name = getattr(path, "name", None)
-        return File(reader, name if isinstance(name, str) else None, False)
-    try:
-        memoryview(path).release()
-    except TypeError:
-        raise TypeError(f"cannot open a {type(path).__name__}: give a path, bytes or a binary file object") from None
-    reader = _core.Reader.open_buffer(path, verify=verify, threads=threads, opaque=opaque)
-    return File(reader, None, backend == "mmap")
+    return File(open_source(path, backend=backend, verify=verify, threads=threads, opaque=opaque))
 
 
 class NamesView(KeysView[str], Sequence[str]):
@@ -94,20 +77,19 @@ class File(Mapping[str, TensorHandle]):
     Reading is thread-safe. After close() every access raises an error; arrays and tensors made before stay valid.
     """
 
-    __slots__ = ("_mapped", "_name_list", "_open_reader", "_path")
+    __slots__ = ("_name_list", "_source")
 
-    def __init__(self, reader: _core.Reader, path: str | None, mapped: bool) -> None:
-        self._open_reader: _core.Reader | None = reader
-        self._path = path
-        self._mapped = mapped
+    def __init__(self, source: OpenSource) -> None:
+        self._source = source
         self._name_list: list[str] | None = None
 
     @property
     def _reader(self) -> _core.Reader:
-        reader = self._open_reader
-        if reader is None:
-            raise errors.make("invalid_argument", "File is closed")
-        return reader
+        return self._source.reader
+
+    @property
+    def _mapped(self) -> bool:
+        return self._source.mapped
 
     def _names(self) -> list[str]:
         reader = self._reader
@@ -142,12 +124,12 @@ class File(Mapping[str, TensorHandle]):
     @property
     def path(self) -> str | None:
         """The path as given; None for contents in memory."""
-        return self._path
+        return self._source.path
 
     @property
     def format(self) -> str:
         """ "safetensors" (also for a set of shards), "burnpack" or "pytorch"."""
-        return self._reader.format.split()[0]
+        return self._source.format
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -208,12 +190,12 @@ class File(Mapping[str, TensorHandle]):
     # ---- end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        self._open_reader = None
+        self._source.close()
         self._name_list = None
 
     @property
     def closed(self) -> bool:
-        return self._open_reader is None
+        return self._source.closed
 
     def __enter__(self) -> File:
         _ = self._reader
@@ -225,7 +207,7 @@ class File(Mapping[str, TensorHandle]):
         self.close()
 
     def __repr__(self) -> str:
-        where = repr(self._path) if self._path is not None else "in memory"
+        where = repr(self.path) if self.path is not None else "in memory"
         if self.closed:
             return f"<File {where}, closed>"
         return f"<File {where}, {self.format}, {len(self)} tensors>"

@@ -8,8 +8,9 @@ from typing import Any
 
 from .. import errors
 from . import loading
-from .file import Backend, File, open
+from .file import File, open
 from .handle import TensorHandle
+from .source import Backend
 
 _FRAMEWORKS = {"pt": "torch", "torch": "torch", "pytorch": "torch", "np": "numpy", "numpy": "numpy"}
 _ELSEWHERE = {"tf", "tensorflow", "jax", "flax", "mlx", "paddle"}

@@ -11,6 +11,7 @@ import numpy as np
 from .. import _core, errors
 from .._files.deferred import DeferredTensor
 from .._files.handle import TensorHandle
+from .._files.source import kind_of
 from .._tensors import arrays, dtypes, frameworks, transform
 
 if TYPE_CHECKING:
@@ -182,11 +183,8 @@ class Produced(Values):
             made = TensorValue(made, "").view()
         elif isinstance(made, (np.ndarray, np.generic)):
             made = ArrayValue(made, "").view()
-        else:
-            try:
-                memoryview(made).release()
-            except TypeError:
-                made = b"".join(made)
+        elif kind_of(made) != "buffer":
+            made = b"".join(made)
         found = memoryview(made).nbytes
         if found != self.nbytes:
             raise errors.make(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from typing import Any, Literal, Self
 
 from .. import errors
 from .._files.progress import Progress
+from .._files.source import kind_of
 from .._modules.adapters import ModuleAdapter, as_adapter
 from .._modules.apply.plan import DTypePolicy, check_policy
 from .._modules.filter import PathFilter, Predicate, check_filter
@@ -208,8 +210,6 @@ def extension_of(name: str) -> str | None:
 
 
 def as_path(path: Any) -> str:
-    import os
-
-    if not isinstance(path, (str, os.PathLike)):
+    if kind_of(path) != "path":
         raise TypeError(f"a path is str or os.PathLike, not {type(path).__name__}; from_bytes() takes contents")
     return os.fsdecode(path)

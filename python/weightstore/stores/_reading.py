@@ -10,6 +10,7 @@ from typing import Any, Self
 from .. import errors
 from .._files.file import File, open
 from .._files.progress import reporting
+from .._files.source import kind_of
 from .._modules.apply.commit import commit
 from .._modules.apply.plan import Rules, make_plan
 from .._modules.apply.result import ApplyResult
@@ -81,13 +82,10 @@ class ReadingStore(Builder):
     @classmethod
     def from_bytes(cls, data: Any = None) -> Self:
         """A store over the contents of a file: bytes, or anything with a buffer, of which a reference is kept."""
-        if data is not None:
-            try:
-                memoryview(data).release()
-            except TypeError:
-                raise TypeError(
-                    f"contents are bytes or have a buffer, unlike {type(data).__name__}; from_file() takes paths"
-                ) from None
+        if data is not None and kind_of(data) != "buffer":
+            raise TypeError(
+                f"contents are bytes or have a buffer, unlike {type(data).__name__}; from_file() takes paths"
+            )
         return cls(None, data)
 
     def _changed(self) -> Self:
