@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from . import _core, errors
-from ._files.file import File
+from ._files.file import File, source_of
 from ._files.sizes import format_size, parse_size
-from ._files.source import kind_of, open_source
+from ._files.source import OpenSource, kind_of, open_source
 from ._tensors import dlpack, dtypes, frameworks
 from ._tensors.dlpack import ArrayProtocols
 
@@ -138,9 +138,9 @@ class Pager(_core.Pager):
         readers: int = 2,
     ) -> None:
         options = _options(budget, policy, strict, direct, readers)
-        reader, zero_copy = _opened(source)
-        names = [id if isinstance(id, str) else reader.describe(id)[0] for id in pinned]
-        super().__init__(reader, PagedTensor, pinned=names, zero_copy=zero_copy, **options)
+        opened = _opened(source)
+        names = [id if isinstance(id, str) else opened.reader.describe(id)[0] for id in pinned]
+        super().__init__(opened.reader, PagedTensor, pinned=names, zero_copy=opened.mapped, **options)
 
     if TYPE_CHECKING:
 
@@ -232,18 +232,17 @@ class LayerPager(Pager):
         )
 
 
-def _opened(source: Any) -> tuple[_core.Reader, bool]:
-    """A reader, and whether what it views is to be handed out as it is."""
+def _opened(source: Any) -> OpenSource:
+    """Bytes, and a File that is mapped, are paged where they lie; what else there is is read."""
     if isinstance(source, File):
-        return source._reader, source._mapped
+        return source_of(source)
     kind = kind_of(source)
     if kind is None:
         raise TypeError(
             f"cannot page a {type(source).__name__}: give a path, bytes, a binary file object or a File; LayerPager takes "
             "callables"
         )
-    opened = open_source(source, backend="mmap" if kind == "buffer" else "pread", verify="lazy")
-    return opened.reader, opened.mapped
+    return open_source(source, backend="mmap" if kind == "buffer" else "pread", verify="lazy")
 
 
 def _budget_bytes(budget: int | str | None) -> int:

@@ -14,9 +14,8 @@ from typing import Any
 from . import _core, errors
 from ._core import __version__
 from ._files import safe_open as _safe_open
-from ._files.file import File, open
 from ._files.handle import TensorHandle
-from ._files.source import Backend, kind_of
+from ._files.source import Backend, OpenSource, kind_of, open_source
 from ._tensors import dtypes as _dtypes
 from ._tensors import frameworks as _frameworks
 from .errors import SafetensorError
@@ -93,9 +92,9 @@ def serialize_file(
 def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:
     """All tensors of a file's bytes, as (name, {"shape", "dtype", "data"})."""
     try:
-        with open(bytes) as file:
-            _refuse_other_formats(file)
-            reader = file._reader
+        with open_source(bytes) as source:
+            _refuse_other_formats(source)
+            reader = source.reader
             described = reader.describe_many(list(range(len(reader))))
             return [
                 (name, {"shape": list(shape), "dtype": dtype, "data": bytearray(reader.read_bytes(number))})
@@ -109,13 +108,13 @@ def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:
 class safe_open(_safe_open.safe_open):  # noqa: N801 - the name users know
     """`weightstore.safe_open` with the reference's texts, and for numpy its stricter slices."""
 
-    def _open(self, filename: Any, backend: Backend) -> File:
+    def _open(self, filename: Any, backend: Backend) -> OpenSource:
         if backend not in ("mmap", "pread"):
             raise SafetensorError(f'backend "{backend}" is invalid (expected one of: "mmap", "pread")')
         try:
-            file = open(filename, backend=backend)
-            _refuse_other_formats(file)
-            return file
+            source = open_source(filename, backend=backend)
+            _refuse_other_formats(source)
+            return source
         except errors.StoreIOError as error:
             if isinstance(error, FileNotFoundError):
                 raise FileNotFoundError(f"No such file or directory: {os.fspath(filename)}") from error
@@ -132,11 +131,11 @@ class safe_open(_safe_open.safe_open):  # noqa: N801 - the name users know
 
     def get_slice(self, name: str) -> _safe_open.SafeSlice:
         self._check_name(name)
-        handle = self._opened()[name]
+        handle = self._handle(name)
         return _safe_open.SafeSlice(self, handle) if self._framework == "torch" else _StrictSlice(self, handle)
 
     def _check_name(self, name: str) -> None:
-        if name not in self._opened():
+        if not isinstance(name, str) or self._opened().reader.find(name) is None:
             raise SafetensorError(f"File does not contain tensor {name}")
 
 
@@ -221,9 +220,9 @@ def _collect(tensors: Mapping[str, TensorSpec], metadata: Mapping[str, str] | No
     return writer
 
 
-def _refuse_other_formats(file: File) -> None:
-    if file.format != "safetensors":
-        raise errors.make("corrupt", f"this is a {file.format} file", format="safetensors", path=file.path)
+def _refuse_other_formats(source: OpenSource) -> None:
+    if source.format != "safetensors":
+        raise errors.make("corrupt", f"this is a {source.format} file", format="safetensors", path=source.path)
 
 
 def _verdict_on(filename: Any) -> str | None:

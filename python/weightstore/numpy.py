@@ -73,10 +73,7 @@ def load_file(
     filename: str | os.PathLike[str], *, backend: Backend = "pread", progress: Progress | bool | None = None
 ) -> dict[str, Array]:
     """All arrays of a file: in memory of their own ("pread"), or as read-only views of the mapped file ("mmap")."""
-    with open(filename, backend=backend) as file:
-        if backend == "mmap":
-            return _load.view_all(file, file._reader.numbers(), "numpy")
-        return file.load(progress=progress)
+    return _load.load_file(filename, backend, "numpy", progress)
 
 
 def load(data: bytes) -> dict[str, Array]:

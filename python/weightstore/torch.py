@@ -93,15 +93,11 @@ def load_file(
 ) -> dict[str, torch.Tensor]:
     """All tensors of a file: as copy-on-write views of the mapped file ("mmap"; changing them leaves the file as it is), or
     in memory of their own, read in parallel ("pread")."""
-    with open(filename, backend=backend) as file:
-        if backend == "mmap":
-            loaded = _load.view_all(file, file._reader.numbers(), "torch")
-        else:
-            loaded = file.load(framework="torch", progress=progress)
-        target = torch.device(device)
-        if target.type == "cpu":
-            return loaded
-        return {name: tensor.to(target) for name, tensor in loaded.items()}
+    loaded = _load.load_file(filename, backend, "torch", progress)
+    target = torch.device(device)
+    if target.type == "cpu":
+        return loaded
+    return {name: tensor.to(target) for name, tensor in loaded.items()}
 
 
 def load(data: bytes) -> dict[str, torch.Tensor]:

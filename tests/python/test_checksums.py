@@ -10,6 +10,7 @@ import pytest
 import weightstore
 import weightstore.numpy
 from weightstore import _core, errors
+from weightstore._files.file import source_of
 
 TENSORS = {"a": np.arange(100, dtype=np.float32), "b": np.arange(7, dtype=np.uint8), "empty": np.zeros(0)}
 
@@ -146,7 +147,7 @@ def test_full_verification_needs_checksums_in_every_shard(tmp_path):
 
 def copies(source, target):
     """Ways to copy the tensors of an open file into another with new checksums."""
-    reader = source._reader
+    reader = source_of(source).reader
 
     def producers(change=lambda producer, dtype, shape: producer):
         writer = _core.Writer()

@@ -111,7 +111,7 @@ def test_the_order_of_the_data_is_kept(tmp_path, write_raw):
     write_raw({"a": ("U8", (1,), b"1"), "b": ("F64", (1,), bytes(8)), "c": ("U8", (1,), b"3")}, "burnpack", path=source)
     weightstore.convert(source, target)
     with weightstore.safe_open(target, "np") as file:
-        assert file.offset_keys() == weightstore.open(source)._reader.names_in_order()
+        assert file.offset_keys() == _core.Reader.open(source).names_in_order()
 
 
 @pytest.mark.parametrize("metadata", [None, {}, {"k": "v"}])

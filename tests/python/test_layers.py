@@ -53,3 +53,12 @@ def test_private_packages_hide_nothing():
     """A thing is imported from the module that has it."""
     for file in ROOT.rglob("_*/**/__init__.py"):
         assert len(ast.parse(file.read_text(encoding="utf-8")).body) == 1, file
+
+
+def test_files_and_handles_keep_what_is_theirs():
+    """The rest of the package reads through an OpenSource, which it gets from open_source(), source_of() or origin_of()."""
+    theirs = {"_reader", "_source", "_number", "_selection"}
+    for file in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in theirs and ast.unparse(node.value) != "self":
+                assert file.name in ("file.py", "handle.py"), f"{file}:{node.lineno}"

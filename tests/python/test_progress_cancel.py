@@ -181,7 +181,7 @@ header = json.dumps(header).encode()
 with open(sys.argv[1], "wb") as file:
     file.write(struct.pack("<Q", len(header)) + header)
     file.truncate(8 + len(header) + size * count)
-reader = weightstore.open(sys.argv[1])._reader
+reader = weightstore._core.Reader.open(sys.argv[1])
 # Memory that is only an address until it is written to.
 MAP_NORESERVE = 0x4000
 room = mmap.mmap(-1, size * count, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)

@@ -6,11 +6,10 @@ import logging
 import os
 
 from .. import _core, errors
-from .file import open
 from .progress import Progress, reporting
 from .saving import INDEX_ENDING
 from .sizes import DEFAULT_SHARD_SIZE, parse_size
-from .source import Opaque, Verify
+from .source import Opaque, Verify, open_source
 
 _log = logging.getLogger(__name__)
 
@@ -44,9 +43,9 @@ def convert(
     format = "safetensors index" if sharded else _core.format_of_name(os.path.basename(os.fsdecode(path)))
     if max_shard_size is not None and not sharded:
         raise errors.make("invalid_argument", f"max_shard_size is for targets that end in {INDEX_ENDING}", path=path)
-    with open(src, verify=verify, opaque=opaque) as file, reporting(progress) as report:
+    with open_source(src, verify=verify, opaque=opaque) as source, reporting(progress) as report:
         dropped = _core.convert(
-            file._reader,
+            source.reader,
             path,
             format,
             max_shard_bytes=parse_size(DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size),

@@ -8,7 +8,6 @@ from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from .. import _core
 from .handle import TensorHandle
 from .progress import Progress, reporting
 from .sizes import format_size
@@ -83,16 +82,8 @@ class File(Mapping[str, TensorHandle]):
         self._source = source
         self._name_list: list[str] | None = None
 
-    @property
-    def _reader(self) -> _core.Reader:
-        return self._source.reader
-
-    @property
-    def _mapped(self) -> bool:
-        return self._source.mapped
-
     def _names(self) -> list[str]:
-        reader = self._reader
+        reader = self._source.reader
         if self._name_list is None:
             self._name_list = reader.names()
         return self._name_list
@@ -100,16 +91,16 @@ class File(Mapping[str, TensorHandle]):
     # ---- the mapping ---------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> TensorHandle:
-        return TensorHandle(self, self._reader.at(name))
+        return TensorHandle(self._source, self._source.reader.at(name))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._reader.find(name) is not None
+        return isinstance(name, str) and self._source.reader.find(name) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())
 
     def __len__(self) -> int:
-        return len(self._reader)
+        return len(self._source.reader)
 
     def keys(self) -> NamesView:
         """All names, sorted."""
@@ -134,12 +125,12 @@ class File(Mapping[str, TensorHandle]):
     @property
     def metadata(self) -> dict[str, str]:
         """The user's metadata; empty when there is none."""
-        return self._reader.metadata() or {}
+        return self._source.reader.metadata() or {}
 
     @property
     def scalars(self) -> dict[str, int | float | bool]:
         """Burnpack's named scalars; empty in other formats."""
-        return self._reader.scalars()
+        return self._source.reader.scalars()
 
     # ---- bulk reads ----------------------------------------------------------------------------------------------
 
@@ -168,7 +159,7 @@ class File(Mapping[str, TensorHandle]):
         """Copies tensors (all of them unless `names` says otherwise) into memory independent of the file, in parallel."""
         from . import loading
 
-        reader = self._reader
+        reader = self._source.reader
         numbers = reader.numbers() if names is None else [reader.at(name) for name in names]
         with reporting(progress) as report:
             return loading.load(reader, numbers, framework, report)
@@ -179,13 +170,13 @@ class File(Mapping[str, TensorHandle]):
         from . import loading
 
         with reporting(progress) as report:
-            loading.load_into(self._reader, targets, report)
+            loading.load_into(self._source.reader, targets, report)
 
     def verify(self, progress: Progress | bool | None = None) -> int:
         """Compares all checksums the file carries with its bytes and returns how many there were. Raises FormatError naming
         the first tensor that differs."""
         with reporting(progress) as report:
-            return self._reader.verify_all(report)
+            return self._source.reader.verify_all(report)
 
     # ---- end -----------------------------------------------------------------------------------------------------
 
@@ -198,7 +189,7 @@ class File(Mapping[str, TensorHandle]):
         return self._source.closed
 
     def __enter__(self) -> File:
-        _ = self._reader
+        _ = self._source.reader
         return self
 
     def __exit__(
@@ -231,3 +222,8 @@ class File(Mapping[str, TensorHandle]):
         note = f"<p>and {more} more</p>" if more else ""
         head = "".join(f"<th>{title}</th>" for title in ("name", "dtype", "shape", "size", "file"))
         return f"<p>{escape(repr(self))}</p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{note}"
+
+
+def source_of(file: File) -> OpenSource:
+    """What a File reads from, for the rest of the package."""
+    return file._source

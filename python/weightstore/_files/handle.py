@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import errors
 from .._tensors import dlpack, dtypes, frameworks
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from .._core import Memory
-    from .file import File
+    from .source import OpenSource
 
 
 class TensorHandle(ArrayProtocols):
@@ -25,12 +26,12 @@ class TensorHandle(ArrayProtocols):
     `np.asarray()` and the `from_dlpack()` of any library read what is selected, and little more.
     """
 
-    __slots__ = ("_dtype", "_file", "_name", "_nbytes", "_number", "_selection", "_shape")
+    __slots__ = ("_dtype", "_name", "_nbytes", "_number", "_selection", "_shape", "_source")
 
-    def __init__(self, file: File, number: int, selection: Selection | None = None) -> None:
-        self._file = file
+    def __init__(self, source: OpenSource, number: int, selection: Selection | None = None) -> None:
+        self._source = source
         self._number = number
-        self._name, self._dtype, self._shape, self._nbytes = file._reader.describe(number)
+        self._name, self._dtype, self._shape, self._nbytes = source.reader.describe(number)
         self._selection = selection
 
     @property
@@ -55,22 +56,22 @@ class TensorHandle(ArrayProtocols):
     @property
     def param_id(self) -> int | None:
         """Burnpack's id of the parameter; None in files without ids."""
-        return self._file._reader.param_id(self._number)
+        return self._source.reader.param_id(self._number)
 
     @property
     def scheme(self) -> str | None:
         """How a QFloat tensor is quantized, in one line; None for all other types."""
-        return self._file._reader.scheme(self._number)
+        return self._source.reader.scheme(self._number)
 
     @property
     def shard(self) -> str:
         """The file that holds the tensor."""
-        return self._file._reader.source_of(self._number)
+        return self._source.reader.source_of(self._number)
 
     def __getitem__(self, key: Any) -> TensorHandle:
         selection = (self._selection or Selection.whole(self._shape)).select(key)
         self._check_whole_bytes(selection)
-        return TensorHandle(self._file, self._number, None if selection.covers(self._shape) else selection)
+        return TensorHandle(self._source, self._number, None if selection.covers(self._shape) else selection)
 
     def _check_whole_bytes(self, selection: Selection) -> None:
         bits = dtypes.bits(self._dtype)
@@ -99,7 +100,7 @@ class TensorHandle(ArrayProtocols):
         from .._tensors import arrays
 
         arrays.check_showable(self._name, self._dtype, self.shape)
-        memory = self._file._reader.view(self._number) if self._file._mapped else None
+        memory = self._source.reader.view(self._number) if self._source.mapped else None
         if memory is None:
             return arrays.from_memory(self._read(), self._dtype, self.shape)
         return arrays.view_memory(memory, self._dtype, self._layout())
@@ -112,8 +113,8 @@ class TensorHandle(ArrayProtocols):
         torch_tensors.check_showable(self._name, self._dtype, self.shape)
         layout = self._layout()
         memory = None
-        if self._file._mapped and not any(stride < 0 for stride in layout.strides):
-            memory = self._file._reader.private_view(self._number)
+        if self._source.mapped and not any(stride < 0 for stride in layout.strides):
+            memory = self._source.reader.private_view(self._number)
         if memory is None or not torch_tensors.is_aligned(memory, self._dtype):
             return torch_tensors.from_memory(self._read(), self._dtype, self.shape)
         if self._selection is None:
@@ -123,7 +124,7 @@ class TensorHandle(ArrayProtocols):
     def bytes(self) -> bytes:
         """The selected elements as they are stored, in row-major order."""
         if self._selection is None:
-            return self._file._reader.read_bytes(self._number)
+            return self._source.reader.read_bytes(self._number)
         return bytes(self._read())
 
     def _capsule(self, *, versioned: bool, copy: bool | None) -> Any:
@@ -132,7 +133,7 @@ class TensorHandle(ArrayProtocols):
         if self._dtype == dtypes.WIDE_BOOL:
             return self.numpy().__dlpack__(max_version=(1, 0) if versioned else None)
         dlpack.item_bytes(self._name, self._dtype)
-        mapped, reader = self._file._mapped, self._file._reader
+        mapped, reader = self._source.mapped, self._source.reader
         memory = reader.private_view(self._number) or reader.view(self._number) if mapped and not copy else None
         return dlpack.capsule(
             self._name,
@@ -161,8 +162,20 @@ class TensorHandle(ArrayProtocols):
 
     def _read(self) -> Memory:
         """What is selected, in new memory, row-major."""
-        reader = self._file._reader
+        reader = self._source.reader
         if self._selection is None:
             return reader.load([self._number])[0]
         dims = [(dim.start, dim.step, dim.size) for dim in self._selection.dims]
         return reader.read_slice(self._number, dims, self.nbytes)
+
+
+class Origin(NamedTuple):
+    source: OpenSource
+    number: int
+    is_whole: bool
+    read: Callable[[], Memory]
+
+
+def origin_of(handle: TensorHandle) -> Origin:
+    """What a handle reads, for the rest of the package: all or a part of the tensor of that number."""
+    return Origin(handle._source, handle._number, handle._selection is None, handle._read)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import _core, errors
 from .._tensors import dtypes, frameworks, shapes
-
-if TYPE_CHECKING:
-    from .file import File
-    from .progress import Progress
+from .handle import TensorHandle
+from .progress import Progress, reporting
+from .source import Backend, OpenSource, open_source
 
 
 def load(reader: _core.Reader, numbers: list[int], framework: str, progress: Progress | None) -> dict[str, Any]:
@@ -23,19 +22,30 @@ def load(reader: _core.Reader, numbers: list[int], framework: str, progress: Pro
     }
 
 
-def view_all(file: File, numbers: list[int], framework: str) -> dict[str, Any]:
+def view_all(source: OpenSource, numbers: list[int], framework: str) -> dict[str, Any]:
     """Views of a mapped file: numpy's read-only, torch's copy-on-write. What cannot be viewed is copied."""
     wrap = _wrapper(framework)
-    reader = file._reader
-    described = _described(reader, numbers, framework)
+    described = _described(source.reader, numbers, framework)
     result = {}
     torch_items = framework == "torch"
-    for (name, dtype, shape, _), memory in zip(described, reader.views(numbers, writable=torch_items), strict=True):
+    views = source.reader.views(numbers, writable=torch_items)
+    for number, (name, dtype, shape, _), memory in zip(numbers, described, views, strict=True):
         if memory is not None and not (torch_items and memory.address % (dtypes.bits(dtype) // 8 or 1)):
             result[name] = wrap(memory, dtype, shape)
         else:
-            result[name] = file[name].torch() if torch_items else file[name].numpy()
+            handle = TensorHandle(source, number)
+            result[name] = handle.torch() if torch_items else handle.numpy()
     return result
+
+
+def load_file(filename: Any, backend: Backend, framework: str, progress: Progress | bool | None) -> dict[str, Any]:
+    """The body of every `load_file`."""
+    with open_source(filename, backend=backend) as source:
+        numbers = source.reader.numbers()
+        if backend == "mmap":
+            return view_all(source, numbers, framework)
+        with reporting(progress) as report:
+            return load(source.reader, numbers, framework, report)
 
 
 def _wrapper(framework: str) -> Callable[[_core.Memory, str, tuple[int, ...]], Any]:

@@ -8,9 +8,8 @@ from typing import Any
 
 from .. import errors
 from . import loading
-from .file import File, open
 from .handle import TensorHandle
-from .source import Backend
+from .source import Backend, OpenSource, open_source
 
 _FRAMEWORKS = {"pt": "torch", "torch": "torch", "pytorch": "torch", "np": "numpy", "numpy": "numpy"}
 _ELSEWHERE = {"tf", "tensorflow", "jax", "flax", "mlx", "paddle"}
@@ -33,11 +32,11 @@ class safe_open:  # noqa: N801 - the name users know
     ) -> None:
         self._framework = self._check_framework(framework)
         self._device = self._check_device(device)
-        self._file = self._open(filename, backend)
+        self._source = self._open(filename, backend)
 
-    def _open(self, filename: Any, backend: Backend) -> File:
+    def _open(self, filename: Any, backend: Backend) -> OpenSource:
         try:
-            return open(filename, backend=backend)
+            return open_source(filename, backend=backend)
         except errors.StoreError as error:
             # Whoever opens a file with this class expects SafetensorError, whatever the file turns out to be.
             raise errors.placed(error, "safetensors") from None
@@ -68,44 +67,48 @@ class safe_open:  # noqa: N801 - the name users know
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self._source.close()
 
     def keys(self) -> list[str]:
         """The names of the tensors, sorted."""
-        return list(self._opened().keys())
+        return self._opened().reader.names()
 
     def offset_keys(self) -> list[str]:
         """The names of the tensors in the order of their data."""
-        return self._opened()._reader.names_in_order()
+        return self._opened().reader.names_in_order()
 
     def metadata(self) -> dict[str, str] | None:
         """The metadata; None when the file has none."""
-        return self._opened()._reader.metadata()
+        return self._opened().reader.metadata()
 
     def get_tensor(self, name: str) -> Any:
         """A whole tensor."""
-        return self._show(self._opened()[name])
+        return self._show(self._handle(name))
 
     def get_tensors(self) -> dict[str, Any]:
         """All tensors, in the order of their data, read in parallel where they are copied."""
-        file = self._opened()
-        numbers = list(range(len(file)))
+        source = self._opened()
+        numbers = list(range(len(source.reader)))
         if self._framework == "numpy":
-            return loading.load(file._reader, numbers, "numpy", None)
-        if file._mapped:
-            loaded = loading.view_all(file, numbers, "torch")
+            return loading.load(source.reader, numbers, "numpy", None)
+        if source.mapped:
+            loaded = loading.view_all(source, numbers, "torch")
         else:
-            loaded = loading.load(file._reader, numbers, "torch", None)
+            loaded = loading.load(source.reader, numbers, "torch", None)
         return {name: tensor.to(self._device) for name, tensor in loaded.items()}
 
     def get_slice(self, name: str) -> SafeSlice:
         """An object to index: the result is read, and nothing else."""
-        return SafeSlice(self, self._opened()[name])
+        return SafeSlice(self, self._handle(name))
 
-    def _opened(self) -> File:
-        if self._file.closed:
+    def _opened(self) -> OpenSource:
+        if self._source.closed:
             raise errors.make("invalid_argument", "File is closed", format="safetensors")
-        return self._file
+        return self._source
+
+    def _handle(self, name: str) -> TensorHandle:
+        source = self._opened()
+        return TensorHandle(source, source.reader.at(name))
 
     def _show(self, handle: TensorHandle) -> Any:
         if self._framework == "torch":

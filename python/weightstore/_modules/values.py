@@ -10,14 +10,13 @@ import numpy as np
 
 from .. import _core, errors
 from .._files.deferred import DeferredTensor
-from .._files.handle import TensorHandle
-from .._files.source import kind_of
+from .._files.handle import TensorHandle, origin_of
+from .._files.source import OpenSource, kind_of
 from .._tensors import arrays, dtypes, frameworks, transform
 
 if TYPE_CHECKING:
     import torch
 
-    from .._files.file import File
 
 Array = np.ndarray[Any, Any]
 
@@ -71,8 +70,10 @@ class Values(ABC):
 class FileTensor(Values):
     """A tensor of an open file."""
 
-    def __init__(self, file: File, number: int, described: tuple[str, str, tuple[int, ...], int], shares: bool) -> None:
-        self.file = file
+    def __init__(
+        self, source: OpenSource, number: int, described: tuple[str, str, tuple[int, ...], int], shares: bool
+    ) -> None:
+        self.source = source
         self.number = number
         self.name, self.dtype, self.shape, self._nbytes = described
         self.shares = shares
@@ -82,26 +83,26 @@ class FileTensor(Values):
         return self._nbytes
 
     def view(self) -> Any:
-        return self.file._reader.view(self.number) or self.own()
+        return self.source.reader.view(self.number) or self.own()
 
     def own(self) -> Any:
-        return self.file._reader.load([self.number])[0]
+        return self.source.reader.load([self.number])[0]
 
     def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
         if self.dtype == "QFloat":
-            writer.add_quantized(name, self.file._reader, self.number, param_id)
+            writer.add_quantized(name, self.source.reader, self.number, param_id)
         else:
             super().add_to(writer, name, param_id, format)
 
     def numpy(self, *, own: bool) -> Array:
         arrays.check_showable(self.name, self.dtype, self.shape)
-        return super().numpy(own=True) if own else TensorHandle(self.file, self.number).numpy()
+        return super().numpy(own=True) if own else TensorHandle(self.source, self.number).numpy()
 
     def torch(self, *, own: bool) -> torch.Tensor:
         from .._tensors import torch_tensors
 
         torch_tensors.check_showable(self.name, self.dtype, self.shape)
-        return super().torch(own=True) if own else TensorHandle(self.file, self.number).torch()
+        return super().torch(own=True) if own else TensorHandle(self.source, self.number).torch()
 
 
 class ArrayValue(Values):
@@ -269,10 +270,11 @@ def values_of(value: Any, path: str) -> Values:
     if isinstance(value, DeferredTensor):
         return Produced(value.dtype, value.shape, value.produce)
     if isinstance(value, TensorHandle):
-        if value._selection is None:
-            described = value._file._reader.describe(value._number)
-            return FileTensor(value._file, value._number, described, False)
-        return Produced(value.dtype, value.shape, value._read)
+        origin = origin_of(value)
+        if origin.is_whole:
+            described = origin.source.reader.describe(origin.number)
+            return FileTensor(origin.source, origin.number, described, False)
+        return Produced(value.dtype, value.shape, origin.read)
     raise TypeError(
         f"'{path}' is a {type(value).__name__}; a module holds numpy arrays and torch tensors, or DeferredTensor, "
         "TensorHandle and TensorSnapshot objects when it is only saved from"

@@ -20,11 +20,11 @@ from ..slots import Slot, can_replace, replace
 from ..values import FileTensor
 
 if TYPE_CHECKING:
-    from ..._files.file import File
     from ..._files.progress import Progress
+    from ..._files.source import OpenSource
     from .plan import Job, Plan
 
-_Batches = dict[int, tuple["File", dict[str, "Job"]]]
+_Batches = dict[int, tuple["OpenSource", dict[str, "Job"]]]
 
 
 def commit(plan: Plan, *, zero_copy: bool, progress: Progress | None) -> None:
@@ -38,7 +38,7 @@ def commit(plan: Plan, *, zero_copy: bool, progress: Progress | None) -> None:
         held = job.snapshot._values
         if isinstance(held, FileTensor) and not job.converts:
             batches = adoptions if _is_adopted(job, zero_copy) else fills
-            batch = batches.setdefault(id(held.file), (held.file, {}))[1]
+            batch = batches.setdefault(id(held.source), (held.source, {}))[1]
             if batch.setdefault(held.name, job) is job:
                 continue
         single.append(job)
@@ -60,14 +60,14 @@ class _Commit:
     def run(self, fills: _Batches, adoptions: _Batches, single: list[Job]) -> None:
         current = ""
         try:
-            for file, jobs in fills.values():
+            for source, jobs in fills.values():
                 self._note(jobs)
                 loading.load_into(
-                    file._reader, {name: job.slots[0].value for name, job in jobs.items()}, self._report()
+                    source.reader, {name: job.slots[0].value for name, job in jobs.items()}, self._report()
                 )
                 self._advance(jobs)
-            for file, jobs in adoptions.values():
-                self._adopt_all(file, jobs)
+            for source, jobs in adoptions.values():
+                self._adopt_all(source, jobs)
             for job in single:
                 current = job.slots[0].path
                 self._one(job)
@@ -77,7 +77,7 @@ class _Commit:
             wrapped = errors.make("validation", f"{type(error).__name__}: {error}", tensor=current or None)
             raise self._noted(wrapped) from error
 
-    def _adopt_all(self, file: File, jobs: dict[str, Job]) -> None:
+    def _adopt_all(self, source: OpenSource, jobs: dict[str, Job]) -> None:
         for framework in ("torch", "numpy"):
             chosen = {
                 name: job
@@ -86,11 +86,11 @@ class _Commit:
             }
             if not chosen:
                 continue
-            numbers = [file._reader.at(name) for name in chosen]
+            numbers = [source.reader.at(name) for name in chosen]
             if self._zero_copy:
-                loaded = loading.view_all(file, numbers, framework)
+                loaded = loading.view_all(source, numbers, framework)
             else:
-                loaded = loading.load(file._reader, numbers, framework, self._report())
+                loaded = loading.load(source.reader, numbers, framework, self._report())
             self._note(chosen)
             for name, job in chosen.items():
                 _adopt(job.slots, loaded.pop(name))
