@@ -20,7 +20,8 @@ from ._core import __version__
 from ._files.config import read_config
 from ._files.convert import convert
 from ._files.deferred import DeferredTensor
-from ._files.file import File, open
+from ._files.file import File
+from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
 from ._files.handle import TensorHandle
 from ._files.safe_open import safe_open
 from .errors import (
@@ -165,7 +166,6 @@ __all__ = [
     "errors",
     "load_from",
     "map_indices_contiguous",
-    "open",
     "param_ids",
     "read_config",
     "safe_open",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 import subprocess
 import sys
@@ -59,6 +60,14 @@ def test_every_name_is_there():
     assert set(weightstore.__all__) <= set(dir(weightstore))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = weightstore.nothing
+
+
+def test_import_star_leaves_the_builtins_alone():
+    assert not set(weightstore.__all__) & set(vars(builtins))
+    code = "import builtins; from weightstore import *; print(open is builtins.open, safe_open.__name__)"
+    assert run(code) == "True safe_open"
+    assert callable(weightstore.open)
+    assert "open" in dir(weightstore)
 
 
 def test_without_ml_dtypes(tmp_path):
