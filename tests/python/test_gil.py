@@ -11,7 +11,7 @@ import pytest
 
 import weightstore
 import weightstore.numpy
-from weightstore._tensors import transform
+from weightstore import _core
 
 SIZE = 16 << 20  # elements of 8 bytes
 
@@ -65,11 +65,11 @@ def convert(path):
 
 
 def transpose(path):
-    transform.transpose(np.zeros(SIZE), "F64", 4096, SIZE // 4096)
+    _core.transpose(np.zeros(SIZE), "F64", 4096, SIZE // 4096)
 
 
 def cast(path):
-    transform.cast(np.zeros(SIZE), "F64", "F32")
+    _core.cast(np.zeros(SIZE), "F64", "F32")
 
 
 @pytest.mark.parametrize("operation", [save, load, read_bytes, read_slice, verify, convert, transpose, cast])

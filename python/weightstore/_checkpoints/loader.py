@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._files.progress import Progress, check
+from .._files.progress import Progress, check_progress
 from . import arguments, torch_library
 from .job import Job
 from .torch_errors import translated
@@ -48,7 +48,7 @@ class Loader:
         torch_library.load()
         self._filter_func = filter_func
         self._progress = progress
-        check(progress)
+        check_progress(progress)
         with translated():
             self._impl = torch.classes.store.Loader(
                 arguments.path_text(checkpoint_path),

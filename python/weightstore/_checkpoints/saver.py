@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import errors
-from .._files.progress import Progress, check
+from .._files.progress import Progress, check_progress
 from . import arguments, torch_library
 from .job import Job
 from .torch_errors import translated
@@ -76,7 +76,7 @@ class Saver:
         self._filter_func = filter_func
         self._attempt = None if attempt is None else str(attempt)
         self._progress = progress
-        check(progress)
+        check_progress(progress)
         if not timeout >= 0:
             raise errors.make(
                 "invalid_argument", f"timeout is {timeout}; it is a number of seconds", format="checkpoint"

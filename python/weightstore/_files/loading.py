@@ -8,7 +8,7 @@ from typing import Any
 from .. import _core, errors
 from .._tensors import dtypes, frameworks, shapes
 from .handle import TensorHandle
-from .progress import Progress, reporting
+from .progress import Progress, reporting, tell
 from .source import Backend, OpenSource, open_source
 
 
@@ -119,8 +119,7 @@ def load_into(reader: _core.Reader, targets: Mapping[str, Any], progress: Progre
         # One temporary at a time: the others' memory is given back before.
         target.copy(reader.load([target.number])[0])
         done += target.nbytes
-        if progress is not None and progress(done, total, reader.describe(target.number)[0]) is False:
-            raise errors.make("cancelled", "the progress callback asked to stop")
+        tell(progress, done, total, reader.describe(target.number)[0])
 
 
 def _check(reader: _core.Reader, name: str, target: Any) -> _Target:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from .._tensors import dtypes
-from . import values
 
 if TYPE_CHECKING:
     from .snapshot import TensorSnapshot
@@ -189,15 +188,15 @@ class FloatCastAdapter(ModuleAdapter):
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtypes.stored_name(dtype)
-        if self.dtype not in values.FLOATS:
-            raise errors.make("invalid_argument", f"{self.dtype} is not one of {', '.join(values.FLOATS)}")
+        if self.dtype not in dtypes.FLOATS:
+            raise errors.make("invalid_argument", f"{self.dtype} is not one of {', '.join(dtypes.FLOATS)}")
 
     @classmethod
     def to(cls, dtype: Any) -> FloatCastAdapter:
         return cls(dtype)
 
     def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
-        return snapshot.cast(self.dtype) if snapshot.dtype in values.FLOATS else snapshot
+        return snapshot.cast(self.dtype) if snapshot.dtype in dtypes.FLOATS else snapshot
 
     def __repr__(self) -> str:
         return f"FloatCastAdapter({self.dtype!r})"

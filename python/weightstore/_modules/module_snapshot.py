@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
@@ -14,10 +14,11 @@ from .adapters import ModuleAdapter, as_adapter
 from .apply.commit import commit
 from .apply.plan import DTypePolicy, Rules, check_policy, make_plan
 from .apply.result import ApplyResult
-from .filter import PathFilter, check_filter, nothing_matches
-from .layers import LayerTypes, Types, check_layers, make_layer_types
+from .choice import choose
+from .filter import PathFilter, check_filter
+from .layers import LayerTypes, Types, make_layer_types
 from .match import names_without_variants
-from .slots import Slot, slots_of
+from .slots import Slot
 from .snapshot import TensorSnapshot
 from .values import values_of
 
@@ -62,14 +63,7 @@ def collect_with_origins(
 
     refuses_nothing: a filter that matches nothing of the module is an error.
     """
-    slots = slots_of(module)
-    if types is not None:
-        types.assign(slots)
-    chosen = [slot for slot in slots if filter is None or filter.matches(slot.path, _containers(slot))]
-    if refuses_nothing and filter is not None and slots and not chosen:
-        raise nothing_matches(filter, [slot.path for slot in slots], "saved")
-    if adapter is not None:
-        check_layers(chosen, adapter)
+    slots, chosen = choose(module, filter, adapter, types, refuse_none="saved" if refuses_nothing else None)
     names = names_without_variants([slot.path for slot in slots]) if skip_enum_variants else {}
     found = []
     for slot in chosen:
@@ -96,10 +90,6 @@ def _snapshot_of(slot: Slot) -> TensorSnapshot:
         param_id=param_ids.id_of(slot.owner, slot.key, slot.path) if handle_id is None else handle_id,
         layer=slot.layer,
     )
-
-
-def _containers(slot: Slot) -> Sequence[str]:
-    return getattr(slot.value, "containers", ()) or slot.containers
 
 
 def _layer_types(types: Types | None, adapter: ModuleAdapter | None) -> LayerTypes | None:

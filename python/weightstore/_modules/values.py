@@ -12,7 +12,7 @@ from .. import _core, errors
 from .._files.deferred import DeferredTensor
 from .._files.handle import TensorHandle, origin_of
 from .._files.source import OpenSource, kind_of
-from .._tensors import arrays, dtypes, frameworks, transform
+from .._tensors import arrays, dtypes, frameworks
 
 if TYPE_CHECKING:
     import torch
@@ -251,7 +251,7 @@ class Cast(Changed):
 
     def producer(self, *, read_now: bool) -> _core.Producer:
         before, after = self.original.dtype, self.dtype
-        if before in transform.FLOATS and after in transform.FLOATS:
+        if before in dtypes.CORE_FLOATS and after in dtypes.CORE_FLOATS:
             return self.original.producer(read_now=read_now).cast(before, after)
         if read_now:
             return _core.Producer.buffer(self._slowly())
@@ -296,11 +296,8 @@ def transposed(values: Values, name: str) -> Values:
     return values.original if isinstance(values, Transposed) else Transposed(values)
 
 
-FLOATS = (*transform.FLOATS, "F8_E4M3", "F8_E5M2")
-
-
 def cast(values: Values, dtype: str, name: str) -> Values:
-    if dtype not in FLOATS or values.dtype not in FLOATS:
+    if dtype not in dtypes.FLOATS or values.dtype not in dtypes.FLOATS:
         raise errors.make("invalid_argument", f"{values.dtype} cannot be cast to {dtype}", tensor=name)
     return values if values.dtype == dtype else Cast(values, dtype)
 

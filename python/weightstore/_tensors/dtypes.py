@@ -58,6 +58,10 @@ _SPOKEN = NAME_OF_TORCH | {
 # The names that libraries show, with those of types that are only read.
 READ_AS = NAME_OF_TORCH | {"complex128": "C128", "complex32": "C32"}
 
+# The types that the core casts, each to each; and those that can be cast at all.
+CORE_FLOATS = ("F16", "BF16", "F32", "F64", "Flex32")
+FLOATS = (*CORE_FLOATS, "F8_E4M3", "F8_E5M2")
+
 # (code, bits, lanes)
 DLPACK = {
     "I8": (0, 8, 1),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, Self
 
 from .. import errors
-from .._files.progress import Progress
+from .._files.progress import Progress, check_progress
 from .._files.source import kind_of
 from .._modules.adapters import ModuleAdapter, as_adapter
 from .._modules.apply.plan import DTypePolicy, check_policy
@@ -197,8 +197,7 @@ class Builder(ABC):
 
     def progress(self, progress: Progress | bool | None) -> Self:
         """A callable(done, total, name), in bytes, that may return False to cancel; True for a tqdm bar."""
-        if progress is not None and not isinstance(progress, bool) and not callable(progress):
-            raise TypeError(f"progress is {progress!r}; it is None, True or a callable")
+        check_progress(progress)
         self._progress = progress
         return self
 

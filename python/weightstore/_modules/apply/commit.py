@@ -14,13 +14,13 @@ import numpy as np
 
 from ... import errors
 from ..._files import loading
-from ..._tensors import frameworks
+from ..._files.progress import Progress, tell
+from ..._tensors import dtypes, frameworks
 from .. import param_ids, values
 from ..slots import Slot, can_replace, replace
 from ..values import FileTensor
 
 if TYPE_CHECKING:
-    from ..._files.progress import Progress
     from ..._files.source import OpenSource
     from .plan import Job, Plan
 
@@ -115,7 +115,7 @@ class _Commit:
         held = job.snapshot._values
         if job.converts:
             expected = frameworks.type_and_shape(target)[0]
-            if expected not in values.FLOATS or held.dtype not in values.FLOATS:
+            if expected not in dtypes.FLOATS or held.dtype not in dtypes.FLOATS:
                 return False
             held = values.Cast(held, expected)
         address = frameworks.plain_memory(target)
@@ -129,8 +129,7 @@ class _Commit:
         return True
 
     def _tell(self, path: str) -> None:
-        if self._progress is not None and self._progress(self._done, self._total, path) is False:
-            raise errors.make("cancelled", "the progress callback asked to stop")
+        tell(self._progress, self._done, self._total, path)
 
     def _report(self) -> Progress | None:
         progress, before, total = self._progress, self._done, self._total

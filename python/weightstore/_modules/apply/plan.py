@@ -9,10 +9,11 @@ from typing import Any, Literal
 from ... import errors
 from ..._tensors import dtypes, frameworks
 from ..adapters import ModuleAdapter
-from ..filter import PathFilter, nothing_matches
-from ..layers import LayerTypes, check_layers
+from ..choice import choose
+from ..filter import PathFilter
+from ..layers import LayerTypes
 from ..match import match
-from ..slots import Slot, can_replace, slots_of, why_not_a_target
+from ..slots import Slot, can_replace, why_not_a_target
 from ..snapshot import TensorSnapshot
 from .result import (
     AdapterError,
@@ -64,15 +65,10 @@ def make_plan(
     module: Any, sources: Mapping[str, TensorSnapshot], rules: Rules, *, refuses_nothing: bool = False
 ) -> Plan:
     """refuses_nothing: a filter that matches nothing of the module is an error."""
-    slots = slots_of(module)
-    if rules.types is not None:
-        rules.types.assign(slots)
-    wanted = [rules.filter is None or rules.filter.matches(slot.path, slot.containers) for slot in slots]
-    if refuses_nothing and rules.filter is not None and slots and not any(wanted):
-        raise nothing_matches(rules.filter, [slot.path for slot in slots], "loaded")
-    if rules.adapter is not None:
-        check_layers((slot for slot, is_wanted in zip(slots, wanted, strict=True) if is_wanted), rules.adapter)
-    unwanted = {slot.path for slot, is_wanted in zip(slots, wanted, strict=True) if not is_wanted}
+    refuse_none = "loaded" if refuses_nothing else None
+    slots, chosen = choose(module, rules.filter, rules.adapter, rules.types, refuse_none=refuse_none)
+    wanted = set(map(id, chosen))
+    unwanted = {slot.path for slot in slots if id(slot) not in wanted}
     return _Planner(slots, unwanted, sources, rules).plan()
 
 
