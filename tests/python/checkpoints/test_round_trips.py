@@ -1,5 +1,4 @@
-"""Mistakes that sharded savers are known for. Most of what must not happen is asserted where the part concerned is tested;
-here are those that need a whole round: tables and tensors, saved and loaded."""
+"""Whole rounds of tables and tensors, saved and loaded, where sharded savers are known to go wrong."""
 
 from __future__ import annotations
 

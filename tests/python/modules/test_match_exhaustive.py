@@ -210,7 +210,7 @@ def test_the_order_of_names_makes_no_difference():
 DIGEST = """
 import hashlib, sys
 sys.path[:0] = sys.argv[1:]
-from test_stores_match_exhaustive import match, random_cases
+from test_match_exhaustive import match, random_cases
 found = [sorted((match(s, t, indices=True, variants=True) or {}).items()) for s, t in random_cases(1000)]
 print(sum(map(len, found)), hashlib.sha256(repr(found).encode()).hexdigest())
 """

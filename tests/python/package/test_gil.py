@@ -97,7 +97,7 @@ def test_the_gil_is_released(path, operation):
 
 def test_bindings_take_the_gil_in_one_way():
     """pybind11's own guards abort the process when the interpreter ends meanwhile; those of gil.h do not."""
-    folder = Path(__file__).parents[2] / "cpp" / "python"
+    folder = Path(__file__).parents[3] / "cpp" / "python"
     found = [
         file.name
         for file in sorted(folder.glob("*"))

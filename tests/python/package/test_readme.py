@@ -12,7 +12,7 @@ import pytest
 
 from weightstore._cli import main as weightstore_command
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 def snippets(language: str) -> list[str]:

@@ -19,7 +19,7 @@ try:
 except ImportError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-SOURCE = Path(__file__).parents[1] / "consumer/torchscript.cc"
+SOURCE = Path(__file__).parents[2] / "consumer/torchscript.cc"
 TORCH = Path(torch.__file__).parent
 COMPILER = os.environ.get("CXX", "g++")
 

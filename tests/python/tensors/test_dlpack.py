@@ -135,7 +135,7 @@ def test_the_structures_are_torchs(tmp_path):
     import subprocess
 
     header = os.path.join(os.path.dirname(torch.__file__), "include", "ATen", "dlpack.h")
-    ours = os.path.join(os.path.dirname(__file__), "..", "..", "cpp", "python", "dlpack.h")
+    ours = os.path.join(os.path.dirname(__file__), "..", "..", "..", "cpp", "python", "dlpack.h")
     compiler = shutil.which("c++")
     if compiler is None or not os.path.exists(header):
         pytest.skip("needs a compiler and torch's headers")

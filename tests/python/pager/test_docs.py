@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "pager.md"
+PAGE = Path(__file__).parents[3] / "docs" / "pager.md"
 
 
 def test_snippets(tmp_path, monkeypatch, capsys):

@@ -400,7 +400,7 @@ def test_hugging_face_reads_the_plain_layout(tmp_path):
 
 
 def test_the_example_in_the_document(tmp_path, monkeypatch):
-    page = Path(__file__).parents[2] / "docs" / "saver.md"
+    page = Path(__file__).parents[3] / "docs" / "saver.md"
     saving, loading, by_turns, converting = re.findall(
         r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
     )

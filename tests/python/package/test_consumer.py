@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 CONSUMER = REPOSITORY / "tests/consumer"
 COMPILER = os.environ.get("CXX", "g++")
 

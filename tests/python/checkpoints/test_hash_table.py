@@ -37,7 +37,7 @@ def test_the_whole_boundary_positionally() -> None:
 
 
 def test_the_example_in_the_document() -> None:
-    page = Path(__file__).parents[2] / "docs" / "hash-table.md"
+    page = Path(__file__).parents[3] / "docs" / "hash-table.md"
     (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(example, page.name, "exec"), names)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
+PAGE = Path(__file__).parents[3] / "docs" / "stores.md"
 
 
 def promised(line: str) -> object:

@@ -220,7 +220,7 @@ def test_types_change_names_between_formats(write_raw):
     assert [snapshot.dtype for snapshot in target.get_all_snapshots().values()] == ["F32", "BOOL"]
 
 
-CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus" / "fuzz_burnpack"
+CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "fuzz_burnpack"
 
 
 @pytest.mark.parametrize("name", ["quant_019", "quant_020", "quant_020_block", "quant_022", "quant_022_two_levels"])
