@@ -11,7 +11,7 @@ from . import _core, errors
 from ._files.file import File, source_of
 from ._files.sizes import format_size, parse_size
 from ._files.source import OpenSource, kind_of, open_source
-from ._tensors import dlpack, dtypes, frameworks
+from ._tensors import dlpack, frameworks
 from ._tensors.dlpack import ArrayProtocols
 
 if TYPE_CHECKING:
@@ -90,8 +90,6 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
 
     def _capsule(self, *, versioned: bool, copy: bool | None) -> Any:
         dtype, shape = self._form()
-        if dtype == dtypes.WIDE_BOOL:
-            return self.numpy().__dlpack__(max_version=(1, 0) if versioned else None)
         size = dlpack.item_bytes(self.name, dtype)
         return dlpack.capsule(
             self.name,

@@ -130,8 +130,6 @@ class TensorHandle(ArrayProtocols):
     def _capsule(self, *, versioned: bool, copy: bool | None) -> Any:
         """Consumers that ignore that it is read-only write to a copy-on-write mapping: nobody can change the file, or
         crash."""
-        if self._dtype == dtypes.WIDE_BOOL:
-            return self.numpy().__dlpack__(max_version=(1, 0) if versioned else None)
         dlpack.item_bytes(self._name, self._dtype)
         mapped, reader = self._source.mapped, self._source.reader
         memory = reader.private_view(self._number) or reader.view(self._number) if mapped and not copy else None

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import torch
 
 from .. import errors
-from .torch_memory import memory_range, storage_pointer, why_not_dense
+from .torch_memory import memory_range, storage_range, why_not_dense
 
 
 def shared_groups(tensors: Mapping[str, torch.Tensor]) -> list[set[str]]:
@@ -17,9 +17,9 @@ def shared_groups(tensors: Mapping[str, torch.Tensor]) -> list[set[str]]:
     for name, tensor in tensors.items():
         if tensor.device.type == "meta" or why_not_dense(tensor) is not None:
             continue
-        pointer, nbytes = storage_pointer(tensor), tensor.untyped_storage().nbytes()
-        if pointer != 0 and nbytes != 0:
-            storages[tensor.device, pointer, nbytes].append((*memory_range(tensor), name))
+        address, nbytes = storage_range(tensor)
+        if address != 0 and nbytes != 0:
+            storages[tensor.device, address, nbytes].append((*memory_range(tensor), name))
 
     groups: list[set[str]] = []
     for ranges in storages.values():

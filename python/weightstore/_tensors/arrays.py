@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _core
+from .. import _core, errors
 from . import dtypes, frameworks, shapes
 
 if TYPE_CHECKING:
@@ -37,6 +37,18 @@ def view_memory(memory: Memory, dtype: str, layout: Layout) -> Array:
 
 def check_showable(name: str, dtype: str, shape: tuple[int, ...]) -> None:
     shapes.check_numpy(name, shape, _dtype_for(name, dtype).itemsize)
+
+
+def check_target(value: Any, name: str) -> None:
+    """Raises unless something can be written into an array."""
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"tensor '{name}': a target is a numpy array or a torch tensor, not {type(value).__name__}")
+    if not value.flags.writeable:
+        raise errors.make("invalid_argument", "cannot be read into the given target: it is read-only", tensor=name)
+
+
+def shown_dtype(dtype: str) -> np.dtype[Any]:
+    return np.dtype(bool) if dtype == dtypes.WIDE_BOOL else dtypes.numpy_dtype(dtype)
 
 
 def _dtype_for(name: str, dtype: str) -> np.dtype[Any]:

@@ -39,6 +39,9 @@ class ArrayProtocols:
         @property
         def name(self) -> str: ...
 
+        @property
+        def dtype(self) -> str | None: ...
+
         def numpy(self) -> np.ndarray[Any, Any]: ...
 
         def _capsule(self, *, versioned: bool, copy: bool | None) -> Any: ...
@@ -66,7 +69,10 @@ class ArrayProtocols:
             raise BufferError(f"tensor '{self.name}' is in main memory, which has no streams")
         if dl_device is not None and tuple(dl_device) != _CPU:
             raise BufferError(f"tensor '{self.name}' is in main memory, not on device {dl_device}")
-        return self._capsule(versioned=max_version is not None and max_version[0] >= 1, copy=copy)
+        versioned = max_version is not None and max_version[0] >= 1
+        if self.dtype == dtypes.WIDE_BOOL:
+            return self.numpy().__dlpack__(max_version=(1, 0) if versioned else None)
+        return self._capsule(versioned=versioned, copy=copy)
 
 
 def item_bytes(name: str, dtype: str) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable
+from functools import cache
 from typing import Any
 
 from .. import errors
@@ -16,6 +17,14 @@ from . import dtypes
 def is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+@cache
+def _torch_memory() -> Any:
+    """The module that looks at tensors; it imports torch."""
+    from . import torch_memory
+
+    return torch_memory
 
 
 def is_lazy(value: Any) -> bool:
@@ -96,9 +105,7 @@ def plain_memory(value: Any) -> int | None:
     if not is_tensor(value):
         plain = value.flags.c_contiguous and value.dtype.isnative
         return value.__array_interface__["data"][0] if plain else None
-    from .torch_memory import is_plain
-
-    return value.data_ptr() if is_plain(value) else None
+    return value.data_ptr() if _torch_memory().is_plain(value) else None
 
 
 def memory_range(value: Any) -> tuple[int, int]:
@@ -107,17 +114,36 @@ def memory_range(value: Any) -> tuple[int, int]:
         import numpy as np
 
         return np.lib.array_utils.byte_bounds(value) if value.size else (0, 0)
-    from . import torch_memory
-
-    return (0, 0) if value.device.type == "meta" or is_lazy(value) else torch_memory.memory_range(value)
+    return (0, 0) if value.device.type == "meta" or is_lazy(value) else _torch_memory().memory_range(value)
 
 
 def identity(value: Any) -> Hashable:
     """Equal for values that are the same tensor: the same object, or all of the same memory in the same layout."""
     if not is_tensor(value) or is_lazy(value):
         return id(value)
-    from .torch_memory import why_no_memory
-
-    if why_no_memory(value) is not None or not value.numel():
+    if _torch_memory().why_not_dense(value) is not None or not value.numel():
         return id(value)
-    return value.device, value.data_ptr(), tuple(value.shape), value.stride(), value.dtype
+    address = _torch_memory().pointer(value)
+    return (value.device, address, tuple(value.shape), value.stride(), value.dtype) if address else id(value)
+
+
+# ---- writing into them -----------------------------------------------------------------------------------------------
+
+
+def copy_into(target: Any, value: Any) -> None:
+    """Sets the elements of an array or tensor, converted to its type."""
+    if is_tensor(target):
+        with sys.modules["torch"].no_grad():
+            target.copy_(value)
+        return
+    import numpy as np
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.copyto(target, value, casting="unsafe")
+
+
+def note_written(target: Any) -> None:
+    """To be called when the memory of a target was written to. Autograd has to know, so that a backward pass over the old
+    values fails instead of computing something wrong."""
+    if is_tensor(target):
+        sys.modules["torch"].autograd.graph.increment_version(target)

@@ -16,24 +16,33 @@ _NO_MEMORY = (
 def memory_range(tensor: torch.Tensor) -> tuple[int, int]:
     """First byte and end of what a tensor's elements touch."""
     begin = tensor.data_ptr()
-    if tensor.numel() == 0:
-        return begin, begin
     return begin, begin + _spanned_bytes(tensor)
 
 
 def _spanned_bytes(tensor: torch.Tensor) -> int:
+    if tensor.is_contiguous():
+        return tensor.nbytes
+    if tensor.numel() == 0:
+        return 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return (last + 1) * tensor.element_size()
 
 
-def storage_pointer(tensor: torch.Tensor) -> int:
-    """0 for a tensor without memory."""
+def pointer(tensor: torch.Tensor) -> int:
+    """The address of the first element of a dense tensor; 0 when there is none."""
+    # torch warns about the question, or refuses it.
+    return 0 if isinstance(tensor, FakeTensor) or tensor.device.type == "meta" else tensor.data_ptr()
+
+
+def storage_range(tensor: torch.Tensor) -> tuple[int, int]:
+    """Address and size of the storage of a dense tensor. The address is 0 when there is no memory."""
     if isinstance(tensor, FakeTensor):
-        return 0  # torch warns about the question
+        return 0, 0
+    storage = tensor.untyped_storage()
     try:
-        return tensor.untyped_storage().data_ptr()
-    except RuntimeError:
-        return 0  # a wrapper's storage has none
+        return storage.data_ptr(), storage.nbytes()
+    except RuntimeError:  # a wrapper's storage has no address
+        return 0, 0
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -43,13 +52,13 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def why_not_dense(tensor: torch.Tensor) -> str | None:
     """What a tensor is that is no array of elements, and what to pass in its place; None for one that is."""
+    if tensor.layout == torch.strided and not tensor.is_nested:
+        return None
     if tensor.is_nested:
         return "is nested; pass the tensors that it is made of"
     if tensor.is_mkldnn:
         return "is an mkldnn tensor; pass to_dense() of it"
-    if tensor.layout != torch.strided:
-        return f"has the layout {tensor.layout}; pass to_dense() of it, or its indices and values"
-    return None
+    return f"has the layout {tensor.layout}; pass to_dense() of it, or its indices and values"
 
 
 def why_no_memory(tensor: torch.Tensor) -> str | None:
@@ -58,22 +67,22 @@ def why_no_memory(tensor: torch.Tensor) -> str | None:
     problem = why_not_dense(tensor)
     if problem is not None:
         return problem
-    if tensor.device.type == "meta":
+    device = tensor.device.type
+    if device == "meta":
         return (
             "is on the meta device, so it has a shape but no values (Cannot copy out of meta tensor); give it memory with "
             "to_empty()"
         )
     if isinstance(tensor, FakeTensor):
         return _NO_MEMORY
-    if tensor.device.type != "cpu" or tensor.numel() == 0:
+    if device != "cpu" or tensor.numel() == 0:
         return None
-    pointer = storage_pointer(tensor)
-    available = tensor.untyped_storage().nbytes()
-    needed = tensor.storage_offset() * tensor.element_size() + _spanned_bytes(tensor)
-    if pointer != 0 and needed <= available:
+    begin, available = storage_range(tensor)
+    if begin != 0 and memory_range(tensor)[1] <= begin + available:
         return None
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return _NO_MEMORY
+    needed = tensor.storage_offset() * tensor.element_size() + _spanned_bytes(tensor)
     return (
         f"lies in a storage of {available} bytes where its shape needs {needed}: the storage was freed or shrunk; pass the "
         "tensor while it has its memory (with FSDP: inside summon_full_params()), or a clone() from before"

@@ -44,6 +44,15 @@ def check_showable(name: str, dtype: str, shape: tuple[int, ...]) -> None:
     frameworks.shown_shape(dtype, shape, name)
 
 
+def check_target(value: torch.Tensor, name: str) -> None:
+    """Raises unless something can be written into a tensor."""
+    require_memory(value, name)
+
+
+def shown_dtype(dtype: str) -> torch.dtype:
+    return torch.bool if dtype == dtypes.WIDE_BOOL else dtypes.torch_dtype(dtype)
+
+
 def _over(memory: Memory, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
     # torch.frombuffer() refuses empty buffers.
     if len(memory) == 0:

@@ -106,7 +106,7 @@ class _Commit:
             value = _value(job, own=not job.converts and (resident or not self._zero_copy))
             _adopt(job.slots, _as_type(value, slot.value) if job.converts else value)
         elif not self._filled(job, slot.value):
-            _copy_into(slot.value, _value(job, own=False))
+            frameworks.copy_into(slot.value, _value(job, own=False))
         self._done += job.snapshot.nbytes
         self._tell(slot.path)
 
@@ -122,10 +122,7 @@ class _Commit:
         if address is None or not isinstance(held, (values.Cast, values.Transposed)):
             return False
         held.producer(read_now=True).read_into(address, held.nbytes)
-        if frameworks.is_tensor(target):
-            import torch
-
-            torch.autograd.graph.increment_version(target)
+        frameworks.note_written(target)
         return True
 
     def _tell(self, path: str) -> None:
@@ -192,17 +189,6 @@ def _is_adopted(job: Job, zero_copy: bool) -> bool:
 def _value(job: Job, *, own: bool) -> Any:
     held = job.snapshot._values
     return held.torch(own=own) if frameworks.is_tensor(job.slots[0].value) else held.numpy(own=own)
-
-
-def _copy_into(target: Any, value: Any) -> None:
-    if frameworks.is_tensor(target):
-        import torch
-
-        with torch.no_grad():
-            target.copy_(value)
-    else:
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.copyto(target, value, casting="unsafe")
 
 
 def _as_type(value: Any, like: Any) -> Any:
