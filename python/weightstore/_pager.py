@@ -231,7 +231,7 @@ class LayerPager(Pager):
 
 
 def _opened(source: Any) -> OpenSource:
-    """Bytes, and a File that is mapped, are paged where they lie; what else there is is read."""
+    """Opens what a pager is given. Bytes and mapped Files are paged in place; other sources are read."""
     if isinstance(source, File):
         return source_of(source)
     kind = kind_of(source)

@@ -110,7 +110,8 @@ class NoDataError(InvalidArgument, NotImplementedError):
 
 
 class _Unshowable(InvalidArgument, TypeError, BufferError):
-    """No library has a way to show the tensor. A TypeError, as for a type that a library lacks, and what DLPack expects."""
+    """Libraries cannot show the tensor. Also a TypeError, as for a type that a library lacks, and a BufferError, which users of
+    DLPack expect."""
 
 
 # ---- places --------------------------------------------------------------------------------------------------------

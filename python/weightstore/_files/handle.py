@@ -175,5 +175,5 @@ class Origin(NamedTuple):
 
 
 def origin_of(handle: TensorHandle) -> Origin:
-    """What a handle reads, for the rest of the package: all or a part of the tensor of that number."""
+    """What a handle reads, for the rest of the package: a tensor by its number, and whether the handle means all of it."""
     return Origin(handle._source, handle._number, handle._selection is None, handle._read)

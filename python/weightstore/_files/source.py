@@ -1,6 +1,6 @@
 """Where a file's contents come from, and the reader over them.
 
-An `OpenSource` is what the package passes on to read tensors of a file. `File` and `TensorHandle` are what users see of it.
+The package passes an `OpenSource` on wherever it reads tensors of a file. Users see `File` and `TensorHandle` instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Kind = Literal["path", "object", "buffer"]
 
 
 def kind_of(source: Any) -> Kind | None:
-    """What is given as a source: a path, a binary file object, or contents with a buffer. None: nothing of these."""
+    """Tells a path, a binary file object and contents with a buffer apart. None for anything else."""
     if isinstance(source, (str, os.PathLike)):
         return "path"
     if hasattr(source, "readinto") and hasattr(source, "seek"):
@@ -31,9 +31,11 @@ def kind_of(source: Any) -> Kind | None:
 
 
 class OpenSource:
-    """A reader that can be closed: then everything that reads through it raises, and what was read before stays.
+    """A reader that can be closed. After close(), everything that reads through this object raises an error; arrays and
+    tensors that were made before stay valid.
 
-    path: as given; None for contents in memory. mapped: the reader's views may be handed out as they are.
+    path: as given; None for contents in memory.
+    mapped: views of the reader's memory may be handed out. Otherwise tensors are copied.
     """
 
     __slots__ = ("_reader", "mapped", "path")
@@ -78,7 +80,7 @@ def open_source(
     threads: int = 0,
     opaque: Opaque = "error",
 ) -> OpenSource:
-    """Opens whatever kind_of() knows. The arguments are those of weightstore.open()."""
+    """Opens a path, a binary file object or contents. The arguments are those of weightstore.open()."""
     if backend not in ("mmap", "pread"):
         raise errors.make("invalid_argument", f"backend is {backend!r}; it is 'mmap' or 'pread'")
     kind, mapped = kind_of(source), backend == "mmap"

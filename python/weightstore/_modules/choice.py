@@ -20,7 +20,7 @@ def choose(
 ) -> tuple[list[Slot], list[Slot]]:
     """All tensors of a module, and those of them that the filter lets through, with the layer types that the adapter needs.
 
-    refuse_none: a filter that matches nothing of the module is an error, which says what would not be done ("saved").
+    refuse_none: "saved" or "loaded": raise an error with this word if the filter matches nothing. None: it may.
     """
     slots = slots_of(module)
     if types is not None:

@@ -1,6 +1,6 @@
-"""Arrays of numpy and tensors of torch alike: as what a file stores them, and whether they lie in memory as in a file.
+"""What arrays of numpy and tensors of torch have in common: the types and shapes that files have for them, and their memory.
 
-Imports neither of the two: a value can only be a tensor of torch if somebody else has imported torch.
+Imports neither of the two: a value can only be a tensor of torch if the caller has imported torch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_lazy(value: Any) -> bool:
 
 
 def stored_type(value: Any, name: str, format: str = "") -> tuple[str, tuple[int, ...]]:
-    """Type and shape of an array or tensor in a file. Raises InvalidArgument, naming the tensor, when files have no such
+    """Type and shape of an array or tensor in a file. Raises InvalidArgument, with the tensor's name, if files have no such
     type."""
     names = dtypes.NAME_OF_TORCH if is_tensor(value) else dtypes.NAME_OF_NUMPY
     dtype = names.get(_type_name(value))
@@ -59,8 +59,8 @@ def storable(dtype: str, format: str) -> str:
 
 
 def type_and_shape(value: Any) -> tuple[str | None, tuple[int, ...] | None]:
-    """As in a file that shall be read into this value. None for a type that files do not have, and for the shape of a lazy
-    parameter."""
+    """Type and shape that a file must have to be read into this value. None for a type that no file has, and for the shape
+    of a lazy parameter."""
     dtype = dtypes.READ_AS.get(_type_name(value))
     if is_lazy(value):
         return dtype, None
@@ -73,7 +73,7 @@ def _type_name(value: Any) -> str:
 
 
 def stored_shape(dtype: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in elements, as files have it, of a shape in items, as libraries have it."""
+    """Converts a shape in items, as libraries count, to a shape in elements, as files count."""
     packing = dtypes.byte_packing(dtype)
     if packing == 1:
         return shape
@@ -81,8 +81,8 @@ def stored_shape(dtype: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def shown_shape(dtype: str, shape: tuple[int, ...], name: str | None = None) -> tuple[int, ...]:
-    """The shape in items, as libraries have it, of a shape in elements, as files have it. Raises InvalidArgument when the
-    rows do not end at items."""
+    """Converts a shape in elements, as files count, to a shape in items, as libraries count. Raises InvalidArgument if a row
+    does not end with a whole item."""
     packing = dtypes.byte_packing(dtype)
     if packing == 1:
         return shape
@@ -100,8 +100,8 @@ def shown_shape(dtype: str, shape: tuple[int, ...], name: str | None = None) -> 
 
 
 def plain_memory(value: Any) -> int | None:
-    """The address of an array, or of a tensor that has memory, when its elements lie there as in a file: row-major and in
-    the machine's byte order. Else None."""
+    """The address of an array or tensor whose bytes in memory are those that a file would hold: row-major, in the machine's
+    byte order. None for others. A tensor must have memory."""
     if not is_tensor(value):
         plain = value.flags.c_contiguous and value.dtype.isnative
         return value.__array_interface__["data"][0] if plain else None
@@ -143,7 +143,7 @@ def copy_into(target: Any, value: Any) -> None:
 
 
 def note_written(target: Any) -> None:
-    """To be called when the memory of a target was written to. Autograd has to know, so that a backward pass over the old
-    values fails instead of computing something wrong."""
+    """Tells autograd that the memory of a target was written to. A backward pass that needs the old values then fails instead
+    of computing something wrong."""
     if is_tensor(target):
         sys.modules["torch"].autograd.graph.increment_version(target)

@@ -1,4 +1,4 @@
-"""Where the elements of a torch tensor lie. The C++ side of this is cpp/torch/element_memory.h. Imports torch."""
+"""Where the elements of a torch tensor lie. cpp/torch/element_memory.h does the same in C++. Imports torch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _spanned_bytes(tensor: torch.Tensor) -> int:
 
 def pointer(tensor: torch.Tensor) -> int:
     """The address of the first element of a dense tensor; 0 when there is none."""
-    # torch warns about the question, or refuses it.
+    # torch warns, or raises, when such a tensor is asked for its address.
     return 0 if isinstance(tensor, FakeTensor) or tensor.device.type == "meta" else tensor.data_ptr()
 
 
@@ -46,12 +46,12 @@ def storage_range(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether a tensor that has memory has its elements there as a file has them: row-major, with nothing left to do."""
+    """Whether the bytes in a tensor's memory are those that a file would hold. The tensor must have memory."""
     return tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
 def why_not_dense(tensor: torch.Tensor) -> str | None:
-    """What a tensor is that is no array of elements, and what to pass in its place; None for one that is."""
+    """Why a tensor is not a dense array, and what to pass instead; None if it is one."""
     if tensor.layout == torch.strided and not tensor.is_nested:
         return None
     if tensor.is_nested:
@@ -62,8 +62,8 @@ def why_not_dense(tensor: torch.Tensor) -> str | None:
 
 
 def why_no_memory(tensor: torch.Tensor) -> str | None:
-    """What a tensor is whose elements are in no memory of its own, and what to pass in its place; None for one that has
-    memory. Tensors of other devices and without elements pass."""
+    """Why a tensor has no memory of its own that holds its elements, and what to pass instead; None if it has. Tensors on
+    other devices, and tensors without elements, are not refused."""
     problem = why_not_dense(tensor)
     if problem is not None:
         return problem
@@ -90,8 +90,8 @@ def why_no_memory(tensor: torch.Tensor) -> str | None:
 
 
 def require_memory(tensor: torch.Tensor, name: str, format: str = "") -> None:
-    """Raises InvalidArgument, naming the tensor, when why_no_memory() has an answer. For a tensor on the meta device the
-    error is a NoDataError."""
+    """Raises InvalidArgument, with the tensor's name, if the tensor has no memory. On the meta device the error is a
+    NoDataError, which is an InvalidArgument, too."""
     problem = why_no_memory(tensor)
     if problem is not None:
         code = "no_data" if tensor.device.type == "meta" else "invalid_argument"
