@@ -120,7 +120,7 @@ class ArrayValue(Values):
         return self._native().reshape(-1).view(np.uint8)
 
     def is_ready(self) -> bool:
-        return frameworks.plain_memory(self.array) is not None
+        return frameworks.is_plain(self.array)
 
     def own(self) -> Any:
         return self.view().copy()
@@ -157,7 +157,7 @@ class TensorValue(Values):
         return self.view().copy()
 
     def is_ready(self) -> bool:
-        return frameworks.plain_memory(self.tensor) is not None
+        return frameworks.is_plain(self.tensor)
 
     def torch(self, *, own: bool) -> torch.Tensor:
         self._check()

@@ -99,13 +99,20 @@ def shown_shape(dtype: str, shape: tuple[int, ...], name: str | None = None) -> 
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
+def is_plain(value: Any) -> bool:
+    """Whether the bytes in memory of an array or tensor are those that a file would hold: row-major, in the machine's byte
+    order."""
+    if is_tensor(value):
+        return bool(_torch_memory().is_plain(value))
+    return bool(value.flags.c_contiguous and value.dtype.isnative)
+
+
 def plain_memory(value: Any) -> int | None:
-    """The address of an array or tensor whose bytes in memory are those that a file would hold: row-major, in the machine's
-    byte order. None for others. A tensor must have memory."""
-    if not is_tensor(value):
-        plain = value.flags.c_contiguous and value.dtype.isnative
-        return value.__array_interface__["data"][0] if plain else None
-    return value.data_ptr() if _torch_memory().is_plain(value) else None
+    """The address of such bytes; None if is_plain() is False. A tensor must have memory."""
+    if not is_plain(value):
+        return None
+    address: int = value.data_ptr() if is_tensor(value) else value.__array_interface__["data"][0]
+    return address
 
 
 def memory_range(value: Any) -> tuple[int, int]:

@@ -75,6 +75,8 @@ KINDS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
 }
 
+HALVES = weightstore.FloatCastAdapter("F16")
+
 pytestmark = [
     pytest.mark.parametrize("kind", KINDS),
     pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors"),
@@ -190,10 +192,11 @@ def test_a_save_verb_names_it(tmp_path: Path, kind: str, name: str) -> None:
 def test_a_store_names_it(tmp_path: Path, kind: str, store: Any) -> None:
     make, message = KINDS[kind]
     tensors = {"good": torch.ones(2), "strange": make(torch.full((2, 3), 5.0))}
-    with pytest.raises(weightstore.InvalidArgument, match=f"tensor 'strange': {message}") as caught:
-        store.from_file(tmp_path / "w").collect_from(tensors)
-    assert caught.value.tensor == "strange"
-    assert list(tmp_path.iterdir()) == []
+    for saver in (store.from_file(tmp_path / "w"), store.from_file(tmp_path / "w").with_to_adapter(HALVES)):
+        with pytest.raises(weightstore.InvalidArgument, match=f"tensor 'strange': {message}") as caught:
+            saver.collect_from(tensors)
+        assert caught.value.tensor == "strange"
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_does_not_load_into_it(tmp_path: Path, kind: str) -> None:
