@@ -16,13 +16,14 @@ verbs write Burnpack when the path ends in `.bpk`.
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from ._config import read_config
-from ._convert import convert
 from ._core import __version__
-from ._deferred import DeferredTensor
-from ._file import File, open
-from ._handle import TensorHandle
-from ._safe_open import safe_open
+from ._files.config import read_config
+from ._files.convert import convert
+from ._files.deferred import DeferredTensor
+from ._files.file import File
+from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
+from ._files.handle import TensorHandle
+from ._files.safe_open import safe_open
 from .errors import (
     BudgetExceeded,
     BurnpackError,
@@ -47,7 +48,9 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from ._adapters import (
+    from ._checkpoints.loader import CheckpointReader, Loader
+    from ._checkpoints.saver import Saver, split_sparse_dense_state_dict
+    from ._modules.adapters import (
         BurnToPyTorchAdapter,
         ChainAdapter,
         FloatCastAdapter,
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
         ModuleAdapter,
         PyTorchToBurnAdapter,
     )
-    from ._apply_result import (
+    from ._modules.apply.result import (
         AdapterError,
         ApplyError,
         ApplyResult,
@@ -64,28 +67,26 @@ if TYPE_CHECKING:
         MissingTensor,
         ShapeMismatch,
     )
-    from ._filter import PathFilter
-    from ._loader import CheckpointReader, Loader
-    from ._module_snapshot import ModuleSnapshot, apply, collect, load_from, save_into
+    from ._modules.filter import PathFilter
+    from ._modules.module_snapshot import ModuleSnapshot, apply, collect, load_from, save_into
+    from ._modules.param_ids import param_ids, set_param_ids
+    from ._modules.remap import KeyRemapper, map_indices_contiguous
+    from ._modules.snapshot import TensorData, TensorSnapshot
     from ._pager import LayerPager, PagedTensor, Pager
-    from ._param_ids import param_ids, set_param_ids
-    from ._remap import KeyRemapper, map_indices_contiguous
-    from ._saver import Saver, split_sparse_dense_state_dict
-    from ._snapshot import TensorData, TensorSnapshot
     from .stores import BurnpackStore, ModuleStore, PytorchStore, SafetensorsStore
 
 # Imported on first use: they bring in numpy or torch.
 _LATER = {
-    "_adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter",
-    "_apply_result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
-    "_filter": "PathFilter",
-    "_loader": "CheckpointReader Loader",
-    "_module_snapshot": "ModuleSnapshot apply collect load_from save_into",
+    "_modules.adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter",
+    "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
+    "_modules.filter": "PathFilter",
+    "_checkpoints.loader": "CheckpointReader Loader",
+    "_modules.module_snapshot": "ModuleSnapshot apply collect load_from save_into",
     "_pager": "LayerPager PagedTensor Pager",
-    "_param_ids": "param_ids set_param_ids",
-    "_remap": "KeyRemapper map_indices_contiguous",
-    "_saver": "Saver split_sparse_dense_state_dict",
-    "_snapshot": "TensorData TensorSnapshot",
+    "_modules.param_ids": "param_ids set_param_ids",
+    "_modules.remap": "KeyRemapper map_indices_contiguous",
+    "_checkpoints.saver": "Saver split_sparse_dense_state_dict",
+    "_modules.snapshot": "TensorData TensorSnapshot",
     "stores": "BurnpackStore ModuleStore PytorchStore SafetensorsStore",
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}
@@ -165,7 +166,6 @@ __all__ = [
     "errors",
     "load_from",
     "map_indices_contiguous",
-    "open",
     "param_ids",
     "read_config",
     "safe_open",

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import weightstore
 
+from ._files.sizes import format_size
 from ._installed import find_installed
-from ._sizes import format_size
 
 _DIRECTORIES = {
     "cmake-dir": ("lib/cmake/weightstore", "the CMake package, for -Dweightstore_DIR="),

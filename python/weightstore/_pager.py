@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from . import _core, _dlpack, _dtypes, errors
-from ._dlpack import ArrayProtocols
-from ._file import File
-from ._sizes import format_size, parse_size
+from . import _core, errors
+from ._files.file import File, source_of
+from ._files.sizes import format_size, parse_size
+from ._files.source import OpenSource, kind_of, open_source
+from ._tensors import dlpack, frameworks
+from ._tensors.dlpack import ArrayProtocols
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,24 +54,23 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """As a read-only numpy array over the pager's memory; bytes (uint8) over a raw source."""
-        from . import _arrays
+        from ._tensors import arrays
 
         dtype, shape = self._form()
-        _arrays.check_showable(self.name, dtype, shape)
-        return _arrays.from_memory(self._memory(), dtype, shape)
+        arrays.check_showable(self.name, dtype, shape)
+        return arrays.from_memory(self._memory(), dtype, shape)
 
     def torch(self, *, copy: bool = False) -> torch.Tensor:
         """As a torch tensor over the pager's memory. torch has no read-only tensors: what is written to it is what others
         find when they acquire the tensor, unless it is a copy. Over a mapped file writing changes neither."""
-        from . import _tensors
+        from ._tensors import torch_tensors
 
         dtype, shape = self._form()
-        _tensors.check_showable(self.name, dtype, shape)
+        torch_tensors.check_showable(self.name, dtype, shape)
         memory = self.memory(True)
-        itemsize = _dtypes.torch_dtype(dtype).itemsize
-        if copy or memory is None or memory.address % itemsize:
+        if copy or memory is None or not torch_tensors.is_aligned(memory, dtype):
             memory = self._copied()
-        return _tensors.from_memory(memory, dtype, shape)
+        return torch_tensors.from_memory(memory, dtype, shape)
 
     def bytes(self) -> bytes:
         """A copy of its bytes as they are stored."""
@@ -90,20 +90,11 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
 
     def _capsule(self, *, versioned: bool, copy: bool | None) -> Any:
         dtype, shape = self._form()
-        if dtype == _dtypes.WIDE_BOOL:
-            return self.numpy().__dlpack__(max_version=(1, 0) if versioned else None)
-        size = _dlpack.item_bytes(self.name, dtype)
-        packing = _dtypes.byte_packing(dtype)
-        if packing > 1:
-            if not shape or shape[-1] % packing:
-                raise BufferError(
-                    f"tensor '{self.name}' is shown {packing} elements to the item, and its last dimension is odd"
-                )
-            shape = (*shape[:-1], shape[-1] // packing)
-        return _dlpack.capsule(
+        size = dlpack.item_bytes(self.name, dtype)
+        return dlpack.capsule(
             self.name,
             dtype,
-            _dlpack.row_major(shape, size),
+            dlpack.row_major(frameworks.shown_shape(dtype, shape, self.name), size),
             None if copy else self.memory(True) or self.memory(False),
             self._copied,
             versioned=versioned,
@@ -145,9 +136,9 @@ class Pager(_core.Pager):
         readers: int = 2,
     ) -> None:
         options = _options(budget, policy, strict, direct, readers)
-        reader, zero_copy = _opened(source)
-        names = [id if isinstance(id, str) else reader.describe(id)[0] for id in pinned]
-        super().__init__(reader, PagedTensor, pinned=names, zero_copy=zero_copy, **options)
+        opened = _opened(source)
+        names = [id if isinstance(id, str) else opened.reader.describe(id)[0] for id in pinned]
+        super().__init__(opened.reader, PagedTensor, pinned=names, zero_copy=opened.mapped, **options)
 
     if TYPE_CHECKING:
 
@@ -239,22 +230,17 @@ class LayerPager(Pager):
         )
 
 
-def _opened(source: Any) -> tuple[_core.Reader, bool]:
-    """A reader, and whether what it views is to be handed out as it is."""
+def _opened(source: Any) -> OpenSource:
+    """Opens what a pager is given. Bytes and mapped Files are paged in place; other sources are read."""
     if isinstance(source, File):
-        return source._reader, source._mapped
-    if isinstance(source, (str, os.PathLike)):
-        return _core.Reader.open(source, map=False, verify="lazy"), False
-    if hasattr(source, "readinto") and hasattr(source, "seek"):
-        return _core.Reader.open_object(source, verify="lazy"), False
-    try:
-        memoryview(source).release()
-    except TypeError:
+        return source_of(source)
+    kind = kind_of(source)
+    if kind is None:
         raise TypeError(
             f"cannot page a {type(source).__name__}: give a path, bytes, a binary file object or a File; LayerPager takes "
             "callables"
-        ) from None
-    return _core.Reader.open_buffer(source, verify="lazy"), True
+        )
+    return open_source(source, backend="mmap" if kind == "buffer" else "pread", verify="lazy")
 
 
 def _budget_bytes(budget: int | str | None) -> int:

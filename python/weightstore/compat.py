@@ -11,10 +11,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import _core, _dtypes, _safe_open, errors
+from . import _core, errors
 from ._core import __version__
-from ._file import Backend, File, open
-from ._handle import TensorHandle
+from ._files import safe_open as _safe_open
+from ._files.handle import TensorHandle
+from ._files.source import Backend, OpenSource, kind_of, open_source
+from ._tensors import dtypes as _dtypes
+from ._tensors import frameworks as _frameworks
 from .errors import SafetensorError
 
 __all__ = [
@@ -42,11 +45,9 @@ class TensorSpec:
         name = _dtypes.NAME_OF_TORCH.get(dtype)
         if name is None:
             raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: {", ".join(_dtypes.NAME_OF_TORCH)}')
-        dims = [int(size) for size in shape]
-        if _dtypes.byte_packing(name) > 1 and dims:
-            dims[-1] *= 2
+        dims = tuple(int(size) for size in shape)
         self._dtype = name
-        self._shape = dims
+        self._shape = _frameworks.stored_shape(name, dims) if dims else dims
         self._data_ptr = int(data_ptr)
         self._data_len = int(data_len)
 
@@ -91,9 +92,9 @@ def serialize_file(
 def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:
     """All tensors of a file's bytes, as (name, {"shape", "dtype", "data"})."""
     try:
-        with open(bytes) as file:
-            _refuse_other_formats(file)
-            reader = file._reader
+        with open_source(bytes) as source:
+            _refuse_other_formats(source)
+            reader = source.reader
             described = reader.describe_many(list(range(len(reader))))
             return [
                 (name, {"shape": list(shape), "dtype": dtype, "data": bytearray(reader.read_bytes(number))})
@@ -107,13 +108,13 @@ def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:
 class safe_open(_safe_open.safe_open):  # noqa: N801 - the name users know
     """`weightstore.safe_open` with the reference's texts, and for numpy its stricter slices."""
 
-    def _open(self, filename: Any, backend: Backend) -> File:
+    def _open(self, filename: Any, backend: Backend) -> OpenSource:
         if backend not in ("mmap", "pread"):
             raise SafetensorError(f'backend "{backend}" is invalid (expected one of: "mmap", "pread")')
         try:
-            file = open(filename, backend=backend)
-            _refuse_other_formats(file)
-            return file
+            source = open_source(filename, backend=backend)
+            _refuse_other_formats(source)
+            return source
         except errors.StoreIOError as error:
             if isinstance(error, FileNotFoundError):
                 raise FileNotFoundError(f"No such file or directory: {os.fspath(filename)}") from error
@@ -130,11 +131,11 @@ class safe_open(_safe_open.safe_open):  # noqa: N801 - the name users know
 
     def get_slice(self, name: str) -> _safe_open.SafeSlice:
         self._check_name(name)
-        handle = self._opened()[name]
+        handle = self._handle(name)
         return _safe_open.SafeSlice(self, handle) if self._framework == "torch" else _StrictSlice(self, handle)
 
     def _check_name(self, name: str) -> None:
-        if name not in self._opened():
+        if not isinstance(name, str) or self._opened().reader.find(name) is None:
             raise SafetensorError(f"File does not contain tensor {name}")
 
 
@@ -219,13 +220,13 @@ def _collect(tensors: Mapping[str, TensorSpec], metadata: Mapping[str, str] | No
     return writer
 
 
-def _refuse_other_formats(file: File) -> None:
-    if file.format != "safetensors":
-        raise errors.make("corrupt", f"this is a {file.format} file", format="safetensors", path=file.path)
+def _refuse_other_formats(source: OpenSource) -> None:
+    if source.format != "safetensors":
+        raise errors.make("corrupt", f"this is a {source.format} file", format="safetensors", path=source.path)
 
 
 def _verdict_on(filename: Any) -> str | None:
-    if not isinstance(filename, (str, os.PathLike)):
+    if kind_of(filename) != "path":
         return None
     with builtins.open(filename, "rb") as stream:
         return _verdict_on_length(stream.read(8), os.fstat(stream.fileno()).st_size)

@@ -105,8 +105,13 @@ class SharedTensorsError(StoreError, RuntimeError):
     """Tensors share memory, and would be written twice."""
 
 
-class NoDataError(StoreError, NotImplementedError):
+class NoDataError(InvalidArgument, NotImplementedError):
     """A tensor on the meta device has a shape but no values."""
+
+
+class _Unshowable(InvalidArgument, TypeError, BufferError):
+    """Libraries cannot show the tensor. Also a TypeError, as for a type that a library lacks, and a BufferError, which users of
+    DLPack expect."""
 
 
 # ---- places --------------------------------------------------------------------------------------------------------
@@ -186,6 +191,7 @@ _KINDS: dict[str, type[StoreError]] = {
     "cancelled": OperationCancelled,
     "shared": SharedTensorsError,
     "no_data": NoDataError,
+    "unshowable": _Unshowable,
     "offload_eof": OffloadEof,
     "budget_exceeded": BudgetExceeded,
     "validation": ValidationError,

@@ -12,11 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays, _core, _load, _save
-from ._deferred import DeferredTensor
-from ._file import Backend, open
-from ._progress import Progress
-from ._safe_open import safe_open
+from . import _core
+from ._files import loading as _load
+from ._files import saving as _save
+from ._files.deferred import DeferredTensor
+from ._files.file import open
+from ._files.progress import Progress
+from ._files.safe_open import safe_open
+from ._files.source import Backend
+from ._tensors import arrays as _arrays
 
 __all__ = ["DeferredTensor", "load", "load_file", "safe_open", "save", "save_file"]
 
@@ -45,11 +49,13 @@ def save_file(
         The file replaces a set of this name, and the set the file.
     param_ids, scalars: Burnpack only.
     """
-    format = _save.format_of(os.fspath(filename))
-    writer = _save.collect(tensor_dict, metadata, _add, format, param_ids, scalars)
-    _save.write(
-        writer,
+    _save.save_file(
+        tensor_dict,
         filename,
+        metadata,
+        _add,
+        param_ids=param_ids,
+        scalars=scalars,
         durable=durable,
         checksums=checksums,
         overwrite=overwrite,
@@ -67,10 +73,7 @@ def load_file(
     filename: str | os.PathLike[str], *, backend: Backend = "pread", progress: Progress | bool | None = None
 ) -> dict[str, Array]:
     """All arrays of a file: in memory of their own ("pread"), or as read-only views of the mapped file ("mmap")."""
-    with open(filename, backend=backend) as file:
-        if backend == "mmap":
-            return _load.view_all(file, file._reader.numbers(), "numpy")
-        return file.load(progress=progress)
+    return _load.load_file(filename, backend, "numpy", progress)
 
 
 def load(data: bytes) -> dict[str, Array]:

@@ -14,11 +14,16 @@ from typing import Any
 
 import torch
 
-from . import _aliases, _load, _save, _tensors, _torch_library
-from ._deferred import DeferredTensor
-from ._file import Backend, open
-from ._progress import Progress
-from ._safe_open import safe_open
+from ._checkpoints import torch_library as _torch_library
+from ._files import loading as _load
+from ._files import saving as _save
+from ._files.deferred import DeferredTensor
+from ._files.file import open
+from ._files.progress import Progress
+from ._files.safe_open import safe_open
+from ._files.source import Backend
+from ._tensors import aliases as _aliases
+from ._tensors import torch_tensors as _tensors
 
 __all__ = [
     "DeferredTensor",
@@ -57,12 +62,14 @@ def save_file(
         The file replaces a set of this name, and the set the file.
     param_ids, scalars: Burnpack only.
     """
-    format = _save.format_of(os.fspath(filename))
     _check(tensors)
-    writer = _save.collect(tensors, metadata, _tensors.add_tensor, format, param_ids, scalars)
-    _save.write(
-        writer,
+    _save.save_file(
+        tensors,
         filename,
+        metadata,
+        _tensors.add_tensor,
+        param_ids=param_ids,
+        scalars=scalars,
         durable=durable,
         checksums=checksums,
         overwrite=overwrite,
@@ -86,15 +93,11 @@ def load_file(
 ) -> dict[str, torch.Tensor]:
     """All tensors of a file: as copy-on-write views of the mapped file ("mmap"; changing them leaves the file as it is), or
     in memory of their own, read in parallel ("pread")."""
-    with open(filename, backend=backend) as file:
-        if backend == "mmap":
-            loaded = _load.view_all(file, file._reader.numbers(), "torch")
-        else:
-            loaded = file.load(framework="torch", progress=progress)
-        target = torch.device(device)
-        if target.type == "cpu":
-            return loaded
-        return {name: tensor.to(target) for name, tensor in loaded.items()}
+    loaded = _load.load_file(filename, backend, "torch", progress)
+    target = torch.device(device)
+    if target.type == "cpu":
+        return loaded
+    return {name: tensor.to(target) for name, tensor in loaded.items()}
 
 
 def load(data: bytes) -> dict[str, torch.Tensor]:
@@ -165,21 +168,13 @@ def library_path() -> Path:
 def _check(tensors: Mapping[str, Any]) -> None:
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
-    sparse = []
     resident = {}
     for name, value in tensors.items():
         if isinstance(value, DeferredTensor):
             continue
         if not isinstance(value, torch.Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(value)}")
-        if value.layout != torch.strided:
-            sparse.append(name)
         resident[name] = value
-    if sparse:
-        raise ValueError(
-            f"cannot save sparse tensors: {', '.join(sparse)}. Save what they are made of (indices and values), or"
-            " `tensor.to_dense()`, which may be far larger"
-        )
     _aliases.check_not_shared(resident)
 
 

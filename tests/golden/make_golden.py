@@ -19,6 +19,7 @@ import weightstore
 import weightstore.torch
 from golden import content
 from weightstore import _core
+from weightstore._files.file import source_of
 
 
 def writer_of(tensors, metadata=None) -> _core.Writer:
@@ -51,7 +52,7 @@ def write_files(folder: Path) -> None:
     with weightstore.open(quantized_file()) as source:
         for burn in ("0.20", "0.21", "0.22"):
             writer = writer_of(content.tensors_of(content.BURNPACK_TYPES), content.METADATA)
-            writer.add_quantized("quantized", source._reader, 0, 7)
+            writer.add_quantized("quantized", source_of(source).reader, 0, 7)
             for name, value in content.SCALARS.items():
                 writer.set_scalar(name, value)
             writer.write_file(folder / f"burn-{burn}.bpk", "burnpack", checksums=True, burn=burn)

@@ -60,7 +60,7 @@ from weightstore.compat import __version__, _safe_open_handle
 """
 TORCH = """
 from weightstore.torch import *
-from weightstore import _aliases
+from weightstore._tensors import aliases
 
 def storage_ptr(tensor):
     return tensor.untyped_storage().data_ptr()
@@ -69,16 +69,16 @@ def storage_size(tensor):
     return tensor.untyped_storage().nbytes()
 
 def _end_ptr(tensor):
-    return _aliases.memory_range(tensor)[1]
+    return aliases.memory_range(tensor)[1]
 
-_is_complete = _aliases._is_complete
+_is_complete = aliases._is_complete
 
 def _find_shared_tensors(tensors):
-    groups = _aliases.shared_groups(tensors)
+    groups = aliases.shared_groups(tensors)
     return groups + [{name} for name in tensors if not any(name in group for group in groups)]
 
 def _remove_duplicate_names(tensors, *, preferred_names=None, discard_names=None):
-    return _aliases.names_to_drop(tensors, preferred_names or ())
+    return aliases.names_to_drop(tensors, preferred_names or ())
 """
 NUMPY = "from weightstore.numpy import *\n"
 

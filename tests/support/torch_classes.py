@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from weightstore import _torch_library
+from weightstore._checkpoints import torch_library
 
 torch = pytest.importorskip("torch")
 
 try:
-    _torch_library.load()
+    torch_library.load()
 except ImportError as error:
     pytest.skip(str(error), allow_module_level=True)

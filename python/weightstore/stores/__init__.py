@@ -1,7 +1,7 @@
 """Files that modules are saved into and loaded from."""
 
+from .._modules.module_store import ModuleStore
 from ._burnpack import BurnpackStore
-from ._protocol import ModuleStore
 from ._pytorch import PytorchStore
 from ._safetensors import SafetensorsStore
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -9,12 +10,13 @@ from contextlib import contextmanager
 from typing import Any, Literal, Self
 
 from .. import errors
-from .._adapters import ModuleAdapter, as_adapter
-from .._apply import DTypePolicy, check_policy
-from .._filter import PathFilter, Predicate, check_filter
-from .._layers import LayerTypes, Types, make_layer_types
-from .._progress import Progress
-from .._remap import KeyRemapper
+from .._files.progress import Progress, check_progress
+from .._files.source import kind_of
+from .._modules.adapters import ModuleAdapter, as_adapter
+from .._modules.apply.plan import DTypePolicy, check_policy
+from .._modules.filter import PathFilter, Predicate, check_filter
+from .._modules.layers import LayerTypes, Types, make_layer_types
+from .._modules.remap import KeyRemapper
 
 
 class Builder(ABC):
@@ -195,8 +197,7 @@ class Builder(ABC):
 
     def progress(self, progress: Progress | bool | None) -> Self:
         """A callable(done, total, name), in bytes, that may return False to cancel; True for a tqdm bar."""
-        if progress is not None and not isinstance(progress, bool) and not callable(progress):
-            raise TypeError(f"progress is {progress!r}; it is None, True or a callable")
+        check_progress(progress)
         self._progress = progress
         return self
 
@@ -208,8 +209,6 @@ def extension_of(name: str) -> str | None:
 
 
 def as_path(path: Any) -> str:
-    import os
-
-    if not isinstance(path, (str, os.PathLike)):
+    if kind_of(path) != "path":
         raise TypeError(f"a path is str or os.PathLike, not {type(path).__name__}; from_bytes() takes contents")
     return os.fsdecode(path)

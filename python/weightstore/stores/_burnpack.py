@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self
 
 from .. import _core, errors
-from .._param_ids import default_id
-from .._save import Scalar
-from .._snapshot import TensorSnapshot
-from .._sources import FileTensor
+from .._files.saving import Scalar
+from .._modules.param_ids import default_id
+from .._modules.snapshot import TensorSnapshot
+from .._modules.values import FileTensor
 from ._writing import WritingStore
 
 _OLDEST = "0.20"
@@ -55,12 +55,12 @@ class BurnpackStore(WritingStore):
     def get_scalars(self) -> dict[str, Scalar]:
         """The scalars of the file."""
         with self._placing():
-            return self._read().file.scalars
+            return self._read().source.reader.scalars()
 
     def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
         planned = list(collected)
-        files = [s._source.file for _, s in planned if isinstance(s._source, FileTensor) and s.dtype in _DIFFERS]
-        self._needed_burn = max((file._reader.dialect for file in files), default=_OLDEST)
+        sources = [s._values.source for _, s in planned if isinstance(s._values, FileTensor) and s.dtype in _DIFFERS]
+        self._needed_burn = max((source.reader.dialect for source in sources), default=_OLDEST)
         return super()._plan(planned)
 
     def _format_options(self) -> dict[str, Any]:

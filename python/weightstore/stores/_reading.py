@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Self
 
-from .. import _apply, _commit, errors
-from .._apply_result import ApplyResult
-from .._file import File, open
-from .._indices import contiguous_names
-from .._progress import reporting
-from .._snapshot import TensorSnapshot
-from .._sources import FileTensor
+from .. import errors
+from .._files.progress import reporting
+from .._files.source import OpenSource, kind_of, open_source
+from .._modules.apply.commit import commit
+from .._modules.apply.plan import Rules, make_plan
+from .._modules.apply.result import ApplyResult
+from .._modules.indices import contiguous_names
+from .._modules.snapshot import TensorSnapshot
+from .._modules.values import FileTensor
 from ._builder import Builder, as_path, extension_of
 
 Rename = Callable[[Iterable[str]], dict[str, str]]
@@ -25,27 +27,31 @@ _STORES = {"safetensors": "SafetensorsStore", "burnpack": "BurnpackStore", "pyto
 class _Contents:
     """What a file holds, under the names the store gives it."""
 
-    def __init__(self, file: File, names: list[str], rename: Rename, shares: bool) -> None:
-        self.file = file
-        reader = file._reader
+    def __init__(self, source: OpenSource, names: list[str], rename: Rename, shares: bool) -> None:
+        self.source = source
+        reader = source.reader
         # save_model() and SafetensorsStore note the other names of tied tensors in the metadata.
         known = set(names)
-        noted = {name: kept for name, kept in file.metadata.items() if kept in known and name not in known}
+        noted = {name: kept for name, kept in self.metadata.items() if kept in known and name not in known}
         renamed = rename([*names, *noted])
         numbers = [reader.at(name) for name in names] if len(names) != len(reader) else reader.numbers()
         entries = []
         for number, described in zip(numbers, reader.describe_many(numbers), strict=True):
-            source = FileTensor(file, number, described, shares)
-            entries.append((renamed[described[0]], source, reader.param_id(number)))
+            values = FileTensor(source, number, described, shares)
+            entries.append((renamed[described[0]], values, reader.param_id(number)))
         entries.sort(key=lambda entry: entry[0])
         origins: dict[str, str] = {}
         self.snapshots: dict[str, TensorSnapshot] = {}
-        for name, source, param_id in entries:
+        for name, values, param_id in entries:
             if name in origins:
-                raise collision(name, origins[name], source.name)
-            origins[name] = source.name
-            self.snapshots[name] = TensorSnapshot(name, source, param_id=param_id)
+                raise collision(name, origins[name], values.name)
+            origins[name] = values.name
+            self.snapshots[name] = TensorSnapshot(name, values, param_id=param_id)
         self.aliases = {renamed[name]: renamed[kept] for name, kept in noted.items() if name in renamed}
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        return self.source.reader.metadata() or {}
 
     @cached_property
     def shown(self) -> dict[str, TensorSnapshot]:
@@ -79,13 +85,10 @@ class ReadingStore(Builder):
     @classmethod
     def from_bytes(cls, data: Any = None) -> Self:
         """A store over the contents of a file: bytes, or anything with a buffer, of which a reference is kept."""
-        if data is not None:
-            try:
-                memoryview(data).release()
-            except TypeError:
-                raise TypeError(
-                    f"contents are bytes or have a buffer, unlike {type(data).__name__}; from_file() takes paths"
-                ) from None
+        if data is not None and kind_of(data) != "buffer":
+            raise TypeError(
+                f"contents are bytes or have a buffer, unlike {type(data).__name__}; from_file() takes paths"
+            )
         return cls(None, data)
 
     def _changed(self) -> Self:
@@ -121,29 +124,30 @@ class ReadingStore(Builder):
     def get_metadata(self) -> dict[str, str]:
         """The metadata of the file."""
         with self._placing():
-            return self._read().file.metadata
+            return self._read().metadata
 
     def _read(self) -> _Contents:
         if self._contents is None:
             with self._placing():
-                file = self._open()
-                names = self._below_key(file._names())
-                self._contents = _Contents(file, names, self._renamed, self._zero_copy)
+                source = self._open()
+                names = self._below_key(source.reader.names())
+                self._contents = _Contents(source, names, self._renamed, self._zero_copy)
         return self._contents
 
-    def _open(self) -> File:
+    def _open(self) -> OpenSource:
         if self._path is None and self._data is None:
             raise errors.make(
                 "invalid_argument", "the store is empty: nothing was saved into it, and no bytes were given"
             )
-        file = open(self._data if self._path is None else self._existing_path(), **self._open_options())
-        if file.format != self._format:
+        given = self._data if self._path is None else self._existing_path()
+        source = open_source(given, **self._open_options())
+        if source.format != self._format:
             raise errors.make(
                 "unsupported",
-                f"this is a {_TITLES[file.format]} file, not a {_TITLES[self._format]} file; {_STORES[file.format]} reads it",
-                path=file.path,
+                f"this is a {_TITLES[source.format]} file, not a {_TITLES[self._format]} file; {_STORES[source.format]} reads it",
+                path=source.path,
             )
-        return file
+        return source
 
     def _open_options(self) -> dict[str, Any]:
         return {}
@@ -186,7 +190,7 @@ class ReadingStore(Builder):
         """
         with self._placing():
             contents = self._read()
-            rules = _apply.Rules(
+            rules = Rules(
                 filter=self._filter,
                 adapter=self._from_adapter,
                 types=self._from_types,
@@ -195,10 +199,10 @@ class ReadingStore(Builder):
                 dtype_policy=self._dtype_policy,
                 aliases=contents.aliases,
             )
-            plan = _apply.make_plan(module, contents.snapshots, rules, refuses_nothing=True)
+            plan = make_plan(module, contents.snapshots, rules, refuses_nothing=True)
             self._check(plan.result)
             with reporting(self._progress) as report:
-                _commit.commit(plan, zero_copy=self._zero_copy, progress=report)
+                commit(plan, zero_copy=self._zero_copy, progress=report)
         return plan.result
 
     def _check(self, result: ApplyResult) -> None:

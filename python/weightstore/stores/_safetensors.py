@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from .. import _save, errors
-from .._sizes import parse_size
+from .. import errors
+from .._files import saving
+from .._files.sizes import parse_size
 from ._writing import WritingStore
 
 
@@ -34,5 +35,5 @@ class SafetensorsStore(WritingStore):
         return self
 
     def _format_options(self) -> dict[str, Any]:
-        sharded = self._path is not None and self._file_path().lower().endswith(_save.INDEX_ENDING)
+        sharded = self._path is not None and self._file_path().lower().endswith(saving.INDEX_ENDING)
         return {"format": "safetensors index" if sharded else self._format, "max_shard_size": self._max_shard_size}

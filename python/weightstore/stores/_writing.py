@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
-from .. import _core, _module, _save, errors
-from .._adapters import ModuleAdapter, as_adapter
-from .._layers import LayerTypes, Types, make_layer_types
-from .._module_snapshot import collect_with_origins, named
-from .._snapshot import TensorSnapshot
-from .._sources import TensorValue
+from .. import _core, errors
+from .._files import saving
+from .._modules.adapters import ModuleAdapter, as_adapter
+from .._modules.layers import LayerTypes, Types, make_layer_types
+from .._modules.module_snapshot import collect_with_origins, named
+from .._modules.slots import is_torch_module
+from .._modules.snapshot import TensorSnapshot
+from .._modules.values import TensorValue
+from .._tensors import frameworks
 from ._reading import ReadingStore, collision
 
 
@@ -107,7 +110,7 @@ class WritingStore(ReadingStore):
 
     def _collected(self, module: Any) -> list[tuple[str, TensorSnapshot]]:
         """Names in the module, and what is saved of them."""
-        if not (isinstance(module, Mapping) or _module.is_torch_module(module)) and isinstance(module, Iterable):
+        if not (isinstance(module, Mapping) or is_torch_module(module)) and isinstance(module, Iterable):
             module = named(module)
         return collect_with_origins(
             module, self._filter, self._to_adapter, self._skip_enum_variants, self._to_types, refuses_nothing=True
@@ -124,15 +127,15 @@ class WritingStore(ReadingStore):
             if name in origins:
                 raise collision(name, origins[name], origin)
             origins[name] = origin
-            source = snapshot._source
-            if self._ties_once and isinstance(source, TensorValue) and source.tensor.device.type != "meta":
-                kept = written.setdefault(_module.identity(source.tensor), name)
+            values = snapshot._values
+            if self._ties_once and isinstance(values, TensorValue) and values.tensor.device.type != "meta":
+                kept = written.setdefault(frameworks.identity(values.tensor), name)
                 if kept != name:
                     if self._describes:
                         metadata.setdefault(name, kept)
                     continue
             try:
-                source.add_to(writer, name, self._id(origin, snapshot), self._format)
+                values.add_to(writer, name, self._id(origin, snapshot), self._format)
             except errors.StoreError as error:
                 if error.tensor is None:
                     error.tensor = name
@@ -150,7 +153,7 @@ class WritingStore(ReadingStore):
         pass
 
     def _format_options(self) -> dict[str, Any]:
-        """What _save.write() is told beside what all stores tell it."""
+        """What saving.write() is told beside what all stores tell it."""
         return {}
 
     def _write(self, writer: _core.Writer) -> None:
@@ -158,7 +161,7 @@ class WritingStore(ReadingStore):
         if self._path is None:
             self._data = writer.write_bytes(self._format, checksums=self._checksums, burn=options.get("burn", "0.20"))
             return
-        _save.write(
+        saving.write(
             writer,
             self._file_path(),
             durable=self._durable,

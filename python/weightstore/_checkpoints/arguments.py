@@ -1,0 +1,117 @@
+"""What Saver, Loader and CheckpointReader are given, checked before torch sees it.
+
+torch answers an argument of another type with its schema and the values of all others, which buries the one that is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .. import errors
+
+if TYPE_CHECKING:
+    import torch
+
+_TABLE = "__torch__.torch.classes.store.HashTable"
+_BLOCK = "__torch__.torch.classes.store.WriteBlock"
+
+
+def path_text(path: str | bytes | os.PathLike[Any]) -> str:
+    """The path as TorchScript takes it: text in UTF-8."""
+    text = os.fsdecode(path)
+    if "\0" in text:
+        raise errors.make("invalid_argument", f"the path {text!r} has a NUL in it", format="checkpoint")
+    if not _is_utf8(text):
+        raise errors.make(
+            "invalid_argument",
+            f"the path {os.fsencode(text)!r} is not UTF-8, which torch.classes.store needs; rename the directory, or use a "
+            "symbolic link to it",
+            format="checkpoint",
+        )
+    return text
+
+
+def tables_by_name(hashtables: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of the dictionary. Whether keys are the tables' names is checked where they are used."""
+    if hashtables is None:
+        return {}
+    if not isinstance(hashtables, Mapping):
+        raise _wrong("hashtables", hashtables, "a dict of name to torch.classes.store.HashTable")
+    tables = dict(hashtables)
+    for name, table in tables.items():
+        _check_name("hashtables", name)
+        if not _is_table(table):
+            raise _wrong(f"hashtables[{name!r}]", table, "a torch.classes.store.HashTable")
+    return tables
+
+
+def tensors_by_name(
+    tensors: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]] | None,
+) -> dict[str, torch.Tensor]:
+    """Tensors from a mapping or from pairs; no name twice."""
+    import torch
+
+    result: dict[str, torch.Tensor] = {}
+    for name, tensor in _pairs(tensors):
+        _check_name("tensors", name)
+        if name in result:
+            raise errors.make("invalid_argument", "is given twice", tensor=name, format="checkpoint")
+        if not isinstance(tensor, torch.Tensor):
+            raise _wrong(f"tensors[{name!r}]", tensor, "a torch.Tensor; torch.tensor() makes one of a number")
+        result[name] = tensor
+    return result
+
+
+def _pairs(tensors: Any) -> Iterable[tuple[Any, Any]]:
+    if tensors is None:
+        return
+    if isinstance(tensors, Mapping):
+        yield from tensors.items()
+        return
+    expected = "a dict of name to tensor, or (name, tensor) pairs"
+    if isinstance(tensors, str) or not isinstance(tensors, Iterable):
+        raise _wrong("tensors", tensors, expected)
+    for number, pair in enumerate(tensors):
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise _wrong(f"item {number} of tensors", pair, expected)
+        yield pair[0], pair[1]
+
+
+def check_blocks(blocks: list[Any]) -> None:
+    """What a filter_func returned."""
+    for number, block in enumerate(blocks):
+        if not _is_a(_BLOCK, block):
+            raise _wrong(f"item {number} of what filter_func returned", block, "one of the blocks it was given")
+
+
+def _check_name(where: str, name: Any) -> None:
+    if not isinstance(name, str):
+        raise _wrong(f"a name in {where}", name, "a str")
+    if not _is_utf8(name):
+        raise errors.make("invalid_argument", f"the name {name!r} in {where} is not UTF-8", format="checkpoint")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_table(value: Any) -> bool:
+    return _is_a(_TABLE, value)
+
+
+def _is_a(name: str, value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.ScriptObject) and value._type().qualified_name() == name
+
+
+def _wrong(what: str, value: Any, expected: str) -> TypeError:
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return TypeError(f"{what} is of type {name}; expected {expected}")

@@ -1,0 +1,233 @@
+"""Saves tables and tensors of a training job as a sharded checkpoint; docs/saver.md tells how one looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Literal
+
+from .. import errors
+from .._files.progress import Progress, check_progress
+from . import arguments, torch_library
+from .job import Job
+from .torch_errors import translated
+
+if TYPE_CHECKING:
+    import torch
+
+_LONGEST_TIMEOUT = 31_536_000.0  # a year: JSON has no infinity
+
+
+class Saver:
+    """One shard's side of a save. Every shard makes one and calls `save`; the checkpoint is complete, and replaces the one
+    before it, when shard 0's `save` returns.
+
+    hashtables: name to `torch.classes.store.HashTable`; each shard saves its own. The key must be the table's `name()`.
+    tensors: name to tensor, or (name, tensor) pairs; shard 0 saves them for all.
+    filter_func: gets the list of blocks (`tensor_name()`, `slice_info()`, `nbytes()`, `dtype()`, `shape()`, `kind()`) and
+        returns those to be saved.
+    layout: "plain" (SafeTensors with a Hugging Face index) or "recis" (as RecIS reads and writes).
+    durable: what was saved survives a power failure.
+    checksum: keep a crc32c of every block, for `CheckpointReader.verify`; the recis layout has no place for them.
+    max_block_bytes: cut tables into blocks of about this size; by default 1 MiB for "plain", uncut for "recis".
+    overwrite: "recis": replace the checkpoint that is there; "plain": also replace what another tool wrote.
+    attempt: a name for the save, such as the step: the same on all shards, and new for every save of a run. Shards other
+        than 0 wait until shard 0 begins the save of this name. Without it the ranks of an initialised torch.distributed
+        agree on one, and other shards count their saves; docs/saver.md says what is refused then.
+    run: a name for this run of the job: the same on all shards, and new whenever the job is started. Needed when you run
+        the shards one after another (together with `attempt`), or when processes of an earlier run may still save here.
+    timeout: seconds to wait for other shards.
+    progress: called as progress(done, total, name) in bytes; returning False or raising cancels. True: a tqdm bar.
+
+    Ctrl-C ends `save` too. Whatever ends it, the checkpoint that was there before stays.
+    """
+
+    def __init__(
+        self,
+        shard_index: int = 0,
+        shard_num: int = 1,
+        parallel: int = 8,
+        path: str | os.PathLike[str] = ".",
+        hashtables: Mapping[str, Any] | None = None,
+        tensors: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]] | None = None,
+        filter_func: Callable[[list[Any]], list[Any]] = lambda x: x,
+        *,
+        layout: Literal["plain", "recis"] = "plain",
+        durable: bool = True,
+        checksum: bool = True,
+        max_block_bytes: int | None = None,
+        overwrite: bool = False,
+        attempt: str | int | None = None,
+        run: str | int | None = None,
+        timeout: float = 600.0,
+        progress: Progress | bool | None = None,
+    ) -> None:
+        import torch
+
+        torch_library.load()
+        self._shard_index = shard_index
+        self._shard_num = shard_num
+        self._hashtables = arguments.tables_by_name(hashtables)
+        self._tensors = arguments.tensors_by_name(tensors)
+        self._filter_func = filter_func
+        self._attempt = None if attempt is None else str(attempt)
+        self._progress = progress
+        check_progress(progress)
+        if not timeout >= 0:
+            raise errors.make(
+                "invalid_argument", f"timeout is {timeout}; it is a number of seconds", format="checkpoint"
+            )
+        self._options: dict[str, Any] = {
+            "layout": layout,
+            "durable": durable,
+            "checksum": checksum,
+            "max_block_bytes": max_block_bytes or 0,
+            "overwrite": overwrite,
+            "run": "" if run is None else str(run),
+            "timeout": min(float(timeout), _LONGEST_TIMEOUT),
+        }
+        self._staging: dict[str, torch.Tensor] = {}
+        self._running: Future[None] | None = None
+        with translated():
+            self._impl = torch.classes.store.Saver(shard_index, shard_num, parallel, arguments.path_text(path))
+            self._configure(self._attempt or "")
+
+    def save(self) -> None:
+        """Saves. Returns on shard 0 when the checkpoint is complete, on other shards when shard 0 has begun this save and
+        can use their part."""
+        blocks = self._blocks(lambda: self._tensors)
+        Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress).wait()
+
+    def save_async(self) -> Future[None]:
+        """Captures tables and tensors as they are now and saves them in the background. Copies tensors, into memory that
+        is kept for the next call; tables copy a page when it is first written to. When this returns, shard 0 has locked
+        the directory: a later save into it is refused until this one has ended."""
+        blocks = self._blocks(lambda: self._staged() if self._shard_index == 0 else {})
+        begun = False
+        try:
+            with translated():
+                self._impl.begin()
+            begun = True
+            future = self._start(lambda: self._impl.save(blocks.pop()))
+        except BaseException as error:
+            # Whoever keeps the error keeps this frame: it must not keep the copies.
+            blocks.clear()
+            self._staging.clear()
+            # A begin() that fails has told shard 0 itself. An interrupt may come behind one that succeeded.
+            if begun or not isinstance(error, Exception):
+                self._give_up(error)
+            raise
+        self._running = future
+        return future
+
+    def _start(self, save: Callable[[], None]) -> Future[None]:
+        """Calls `save` on a thread, and waits for it on another. Both are started here, because a program that ends starts
+        no more threads; the one that waits comes first, because a save that has begun cannot be taken back."""
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        begun: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+
+        def wait() -> None:
+            job = begun.get()
+            if job is None:
+                return
+            try:
+                job.wait()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+        threading.Thread(target=wait, name="weightstore-save").start()
+        job = None
+        try:
+            job = Job(self._impl, save, self._progress)
+        finally:
+            begun.put(job)
+        return future
+
+    def _blocks(self, tensors: Callable[[], Mapping[str, torch.Tensor]]) -> list[list[Any]]:
+        """A list with the list of blocks to be saved, to be taken out: an error that somebody keeps must not keep the
+        tables as they were."""
+        self._agree()
+        try:
+            with translated():
+                blocks = self._impl.make_write_blocks(self._hashtables, tensors())
+            kept = list(self._filter_func(blocks))
+            arguments.check_blocks(kept)
+            return [kept]
+        except BaseException as error:
+            self._give_up(error)
+            raise
+
+    def _give_up(self, error: BaseException) -> None:
+        self._impl.give_up(f"{type(error).__name__}: {error}")
+
+    def _configure(self, attempt: str, run: str | None = None) -> None:
+        options = {**self._options, "attempt": attempt}
+        self._impl.configure(json.dumps(options if run is None else {**options, "run": run}))
+
+    def _agree(self) -> None:
+        """Refuses a second save at once, and agrees on the save's name with the process group, if there is one."""
+        problem = ""
+        if self._running is not None and not self._running.done():
+            problem = "the save that save_async() began has not ended; wait for its result"
+        if not self._is_in_group():
+            if problem:
+                self._impl.skip()
+                raise errors.make("conflict", problem, format="checkpoint")
+            with translated():
+                self._configure(self._attempt or "")
+            return
+        import torch.distributed as dist
+
+        # A shard that cannot save takes part too. Otherwise the others would go on with its next save.
+        told: list[Any] = [None] * self._shard_num
+        dist.all_gather_object(told, (self._shard_index, secrets.token_hex(8), problem))
+        problems = {shard: problem for shard, _, problem in told if problem}
+        if self._shard_index in problems:
+            raise errors.make("conflict", problem, format="checkpoint")
+        if problems:
+            shard, problem = min(problems.items())
+            raise errors.make("conflict", f"shard {shard} cannot save: {problem}", format="checkpoint")
+        if sorted(shard for shard, _, _ in told) != list(range(self._shard_num)):
+            raise errors.make(
+                "invalid_argument",
+                f"the ranks of the process group save as shards {[shard for shard, _, _ in told]}; every rank needs a "
+                "shard of its own",
+                format="checkpoint",
+            )
+        name = next(name for shard, name, _ in told if shard == 0)
+        with translated():
+            self._configure(name, self._options["run"] or name)
+
+    def _is_in_group(self) -> bool:
+        if self._attempt or self._shard_num == 1:
+            return False
+        import torch.distributed as dist
+
+        return dist.is_available() and dist.is_initialized() and dist.get_world_size() == self._shard_num
+
+    def _staged(self) -> dict[str, torch.Tensor]:
+        import torch
+
+        self._impl.check_tensors(self._tensors)
+        # Outside of inference mode: what is made inside of it can never be written to outside.
+        with torch.inference_mode(False), torch.no_grad():
+            for name, tensor in self._tensors.items():
+                known = self._staging.get(name)
+                if known is None or known.shape != tensor.shape or known.dtype != tensor.dtype:
+                    self._staging[name] = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+                self._staging[name].copy_(tensor.detach())
+        return {name: self._staging[name] for name in self._tensors}
+
+
+def split_sparse_dense_state_dict(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A state dict's tables, and everything else."""
+    sparse = {name: value for name, value in state.items() if hasattr(value, "hashtable_tag")}
+    return sparse, {name: value for name, value in state.items() if name not in sparse}

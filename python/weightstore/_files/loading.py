@@ -1,0 +1,145 @@
+"""Bulk reads: whole tensors into new memory, or into memory that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from .. import _core, errors
+from .._tensors import dtypes, frameworks, shapes
+from .handle import TensorHandle
+from .progress import Progress, reporting, tell
+from .source import Backend, OpenSource, open_source
+
+
+def load(reader: _core.Reader, numbers: list[int], framework: str, progress: Progress | None) -> dict[str, Any]:
+    """New memory for each tensor, as numpy arrays or torch tensors."""
+    library = _library(framework)
+    described = _described(reader, numbers, library)
+    memories = reader.load(numbers, progress)
+    return {
+        name: library.from_memory(memory, dtype, shape)
+        for (name, dtype, shape, _), memory in zip(described, memories, strict=True)
+    }
+
+
+def view_all(source: OpenSource, numbers: list[int], framework: str) -> dict[str, Any]:
+    """Views of a mapped file: numpy's read-only, torch's copy-on-write. What cannot be viewed is copied."""
+    library = _library(framework)
+    described = _described(source.reader, numbers, library)
+    result = {}
+    torch_items = framework == "torch"
+    views = source.reader.views(numbers, writable=torch_items)
+    for number, (name, dtype, shape, _), memory in zip(numbers, described, views, strict=True):
+        if memory is not None and not (torch_items and memory.address % (dtypes.bits(dtype) // 8 or 1)):
+            result[name] = library.from_memory(memory, dtype, shape)
+        else:
+            handle = TensorHandle(source, number)
+            result[name] = handle.torch() if torch_items else handle.numpy()
+    return result
+
+
+def load_file(filename: Any, backend: Backend, framework: str, progress: Progress | bool | None) -> dict[str, Any]:
+    """The body of every `load_file`."""
+    with open_source(filename, backend=backend) as source:
+        numbers = source.reader.numbers()
+        if backend == "mmap":
+            return view_all(source, numbers, framework)
+        with reporting(progress) as report:
+            return load(source.reader, numbers, framework, report)
+
+
+class _Library(Protocol):
+    """What `arrays` and `torch_tensors` have in common."""
+
+    def check_showable(self, name: str, dtype: str, shape: tuple[int, ...]) -> None: ...
+    def check_target(self, value: Any, name: str) -> None: ...
+    def from_memory(self, memory: _core.Memory, dtype: str, shape: tuple[int, ...]) -> Any: ...
+    def shown_dtype(self, dtype: str) -> Any: ...
+
+
+def _library(framework: str) -> _Library:
+    if framework == "numpy":
+        from .._tensors import arrays
+
+        return arrays
+    if framework == "torch":
+        from .._tensors import torch_tensors
+
+        return torch_tensors
+    raise errors.make("invalid_argument", f"framework is {framework!r}; it is 'numpy' or 'torch'")
+
+
+def _described(
+    reader: _core.Reader, numbers: list[int], library: _Library
+) -> list[tuple[str, str, tuple[int, ...], int]]:
+    """Name, type, shape and size of tensors that the library can show. Raises TypeError (its type) or FormatError (its
+    shape) naming one it cannot."""
+    described = reader.describe_many(numbers)
+    shown = set()
+    for name, dtype, shape, nbytes in described:
+        # Only a tensor without elements, or of many dimensions, can have a shape that nobody can show.
+        if dtype in shown and nbytes and len(shape) <= shapes.NUMPY_DIMENSIONS:
+            continue
+        library.check_showable(name, dtype, shape)
+        if dtypes.byte_packing(dtype) == 1:  # otherwise the shape matters too
+            shown.add(dtype)
+    return described
+
+
+# ---- into memory that is there ---------------------------------------------------------------------------------------
+
+
+class _Target(NamedTuple):
+    """Where one tensor goes: an array or tensor, and its address when its memory is as the file's."""
+
+    value: Any
+    address: int | None
+    number: int
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    library: _Library
+
+
+def load_into(reader: _core.Reader, targets: Mapping[str, Any], progress: Progress | None) -> None:
+    checked = [_check(reader, name, value) for name, value in targets.items()]
+    through = [target for target in checked if target.address is None]
+    total = sum(target.nbytes for target in checked)
+
+    def partial(so_far: int, _: int, name: str) -> object:
+        assert progress is not None
+        return progress(so_far, total, name)
+
+    report = None if progress is None else partial if through else progress
+    reader.read_many([(t.number, t.address, t.nbytes) for t in checked if t.address is not None], report)
+    for target in checked:
+        if target.address is not None:
+            frameworks.note_written(target.value)
+    done = total - sum(target.nbytes for target in through)
+    for target in through:
+        # One temporary at a time: the others' memory is given back before.
+        memory = reader.load([target.number])[0]
+        frameworks.copy_into(target.value, target.library.from_memory(memory, target.dtype, target.shape))
+        done += target.nbytes
+        tell(progress, done, total, reader.describe(target.number)[0])
+
+
+def _check(reader: _core.Reader, name: str, value: Any) -> _Target:
+    number = reader.at(name)
+    _, dtype, shape, nbytes = reader.describe(number)
+    is_tensor = frameworks.is_tensor(value)
+    library = _library("torch" if is_tensor else "numpy")
+    library.check_target(value, name)
+    library.check_showable(name, dtype, shape)
+    shown, expected = library.shown_dtype(dtype), frameworks.shown_shape(dtype, shape, name)
+    if (value.dtype if is_tensor else value.dtype.newbyteorder("=")) != shown:
+        raise _mismatch(name, f"the file has {dtype} ({shown}), the target {value.dtype}")
+    if tuple(value.shape) != expected:
+        raise _mismatch(name, f"the file has shape {list(expected)}, the target {list(value.shape)}")
+    address = None if dtype == dtypes.WIDE_BOOL else frameworks.plain_memory(value)
+    return _Target(value, address, number, dtype, shape, nbytes, library)
+
+
+def _mismatch(name: str, what: str) -> errors.StoreError:
+    return errors.make("invalid_argument", f"cannot be read into the given target: {what}", tensor=name)

@@ -1,0 +1,122 @@
+"""What a module holds. A module is a torch.nn.Module or a mapping of arrays and tensors; both may be nested."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._tensors.frameworks import is_lazy, is_tensor
+from .snapshot import HOLDERS, TensorSnapshot
+
+NO_LAYER = ""
+
+
+@dataclass(slots=True)
+class Slot:
+    """One tensor of a module, and where it is held."""
+
+    path: str
+    containers: tuple[str, ...]
+    # The class of the layer it belongs to; for a subclass of a torch.nn class that class. None: not known. NO_LAYER: none that
+    # adapters know.
+    layer: str | None
+    value: Any
+    owner: Any
+    key: Any
+    kind: str  # "parameter", "buffer" (of an nn.Module) or "item" (of a mapping or sequence)
+
+
+def is_torch_module(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and hasattr(torch, "nn") and isinstance(value, torch.nn.Module)
+
+
+def slots_of(module: Any) -> list[Slot]:
+    """All tensors of a module, depth first: parameters, then buffers, then children, in the order of their declaration."""
+    if not (is_torch_module(module) or isinstance(module, Mapping)):
+        raise TypeError(
+            f"a module is a torch.nn.Module or a mapping of arrays and tensors, not {type(module).__name__}"
+        )
+    return list(_walk(module, (), (), None))
+
+
+def _walk(holder: Any, path: tuple[str, ...], above: tuple[str, ...], layer: str | None) -> Iterator[Slot]:
+    containers = (*above, type(holder).__name__)
+    if is_torch_module(holder):
+        own = layer_name(type(holder))
+        yield from _walk_module(holder, path, containers, layer if own in HOLDERS and layer is not None else own)
+        return
+    for key, value in holder.items() if isinstance(holder, Mapping) else enumerate(holder):
+        here = (*path, _component(key, path))
+        if value is None:
+            continue
+        if is_torch_module(value) or isinstance(value, (Mapping, list, tuple)):
+            yield from _walk(value, here, containers, layer)
+        else:
+            known = value._layer if isinstance(value, TensorSnapshot) else layer
+            yield Slot(".".join(here), containers, known, value, holder, key, "item")
+
+
+def _walk_module(module: Any, path: tuple[str, ...], containers: tuple[str, ...], layer: str | None) -> Iterator[Slot]:
+    transient = module._non_persistent_buffers_set
+    for kind, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):
+        for key, value in tensors.items():
+            if value is not None and not (kind == "buffer" and key in transient):
+                yield Slot(".".join((*path, key)), containers, layer, value, module, key, kind)
+    for key, child in module._modules.items():
+        if child is not None:
+            yield from _walk(child, (*path, key), containers, layer)
+
+
+def layer_name(cls: type) -> str:
+    """The name of the torch.nn class that a class is, or derives from; else its own."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return cls.__name__
+    nn = torch.nn
+    known = (base.__name__ for base in cls.__mro__ if getattr(nn, base.__name__, None) is base is not nn.Module)
+    return next(known, cls.__name__)
+
+
+def _component(key: Any, path: tuple[str, ...]) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, int) and not isinstance(key, bool):
+        return str(key)
+    where = f"under '{'.'.join(path)}'" if path else "at the root"
+    raise TypeError(f"names of tensors are made of str and int keys; there is {key!r} {where}")
+
+
+def can_replace(slot: Slot) -> bool:
+    return slot.kind != "item" or isinstance(slot.owner, (MutableMapping, list))
+
+
+def why_not_a_target(slot: Slot) -> str | None:
+    """What keeps a slot from being loaded into, if anything does."""
+    value = slot.value
+    if is_tensor(value):
+        from .._tensors.torch_memory import why_no_memory, why_not_dense
+
+        gets_memory = is_lazy(value) or value.device.type == "meta"
+        problem = why_not_dense(value) if gets_memory else why_no_memory(value)
+        return None if problem is None else f"cannot be loaded: its tensor {problem}"
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return f"cannot be loaded into a {type(value).__name__}"
+    if not can_replace(slot) and not (isinstance(value, np.ndarray) and value.flags.writeable):
+        return f"the array is read-only, and a {type(slot.owner).__name__} cannot hold another"
+    return None
+
+
+def replace(slot: Slot, value: Any) -> None:
+    """Puts another tensor where the slot's is."""
+    if slot.kind == "parameter":
+        slot.owner._parameters[slot.key] = value
+    elif slot.kind == "buffer":
+        slot.owner._buffers[slot.key] = value
+    else:
+        slot.owner[slot.key] = value
+    slot.value = value

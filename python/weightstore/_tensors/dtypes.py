@@ -1,0 +1,161 @@
+"""Element types: the names files use, and what numpy, torch and DLPack call the same thing."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+# The type each library shows a stored type as. What is missing has no counterpart there.
+_NUMPY = {
+    "BOOL": "bool",
+    "BoolU8": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "I16": "int16",
+    "U16": "uint16",
+    "F16": "float16",
+    "I32": "int32",
+    "U32": "uint32",
+    "F32": "float32",
+    "Flex32": "float32",
+    "C64": "complex64",
+    "C128": "complex128",
+    "F64": "float64",
+    "I64": "int64",
+    "U64": "uint64",
+}
+_ML_DTYPES = {
+    "BF16": "bfloat16",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+}
+_TORCH = {**_NUMPY, **_ML_DTYPES, "F4": "float4_e2m1fn_x2", "C32": "complex32"}
+
+# Python-side names to stored types that can be written; where several types are shown alike, the one every format has.
+_READ_ONLY = ("BoolU8", "Flex32", "C128")
+NAME_OF_NUMPY = {shown: stored for stored, shown in (_NUMPY | _ML_DTYPES).items() if stored not in _READ_ONLY}
+NAME_OF_TORCH = {**NAME_OF_NUMPY, "float4_e2m1fn_x2": "F4"}
+# Names in text: torch's, and the usual short ones. (numpy reads "f4" and "i8" as sizes in bytes, so these are not here.)
+_SPOKEN = NAME_OF_TORCH | {
+    "bf16": "BF16",
+    "half": "F16",
+    "f16": "F16",
+    "fp16": "F16",
+    "f32": "F32",
+    "fp32": "F32",
+    "f64": "F64",
+    "fp64": "F64",
+}
+# The names that libraries show, with those of types that are only read.
+READ_AS = NAME_OF_TORCH | {"complex128": "C128", "complex32": "C32"}
+
+# The types that the core casts, each to each; and those that can be cast at all.
+CORE_FLOATS = ("F16", "BF16", "F32", "F64", "Flex32")
+FLOATS = (*CORE_FLOATS, "F8_E4M3", "F8_E5M2")
+
+# (code, bits, lanes)
+DLPACK = {
+    "I8": (0, 8, 1),
+    "I16": (0, 16, 1),
+    "I32": (0, 32, 1),
+    "I64": (0, 64, 1),
+    "U8": (1, 8, 1),
+    "U16": (1, 16, 1),
+    "U32": (1, 32, 1),
+    "U64": (1, 64, 1),
+    "F16": (2, 16, 1),
+    "F32": (2, 32, 1),
+    "Flex32": (2, 32, 1),
+    "F64": (2, 64, 1),
+    "BF16": (4, 16, 1),
+    "C32": (5, 32, 1),
+    "C64": (5, 64, 1),
+    "C128": (5, 128, 1),
+    "BOOL": (6, 8, 1),
+    "BoolU8": (6, 8, 1),
+    "F8_E4M3": (10, 8, 1),
+    "F8_E4M3FNUZ": (11, 8, 1),
+    "F8_E5M2": (12, 8, 1),
+    "F8_E5M2FNUZ": (13, 8, 1),
+    "F8_E8M0": (14, 8, 1),
+    "F4": (17, 4, 2),
+}
+
+# Read as U32 and compared with zero: no library has a boolean this wide.
+WIDE_BOOL = "BoolU32"
+
+
+def bits(name: str) -> int:
+    """Bits of one element; 0 for QFloat."""
+    return _core.DTYPES[name][0]
+
+
+def byte_packing(name: str) -> int:
+    """Elements that libraries show as one item: 2 for F4, else 1."""
+    return 2 if name == "F4" else 1
+
+
+@cache
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The numpy type that shows a stored type. Raises TypeError when there is none."""
+    import numpy as np
+
+    if name in _NUMPY:
+        return np.dtype(_NUMPY[name])
+    if name == WIDE_BOOL:
+        return np.dtype(np.uint32)
+    if name in _ML_DTYPES:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise TypeError(
+                f"numpy has no type for {name}: install ml_dtypes to get one, or use .torch() or .bytes()"
+            ) from None
+        shown: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+        return shown
+    other = ".torch() shows it, .bytes()" if name in _TORCH else ".bytes()"
+    raise TypeError(f"numpy has no type for {name}; {other} gives its bytes as stored")
+
+
+@cache
+def torch_dtype(name: str) -> torch.dtype:
+    """The torch type that shows a stored type. Raises TypeError when there is none."""
+    import torch
+
+    shown = getattr(torch, "int32" if name == WIDE_BOOL else _TORCH.get(name, ""), None)
+    if shown is None:
+        raise TypeError(f"torch {torch.__version__} has no type for {name}; .bytes() gives its bytes as stored")
+    assert isinstance(shown, torch.dtype)
+    return shown
+
+
+def stored_name(dtype: object) -> str:
+    """The stored type for a name ("BF16", "bf16", "bfloat16"), a numpy type or a torch type. Raises TypeError for anything
+    else."""
+    if isinstance(dtype, str):
+        if dtype in _core.DTYPES:
+            return dtype
+        if dtype in _SPOKEN:
+            return _SPOKEN[dtype]
+    text = str(dtype)
+    if text.startswith("torch."):
+        name = NAME_OF_TORCH.get(text.removeprefix("torch."))
+    else:
+        import numpy as np
+
+        try:
+            name = NAME_OF_NUMPY.get(np.dtype(dtype).name)  # type: ignore[call-overload]
+        except TypeError:
+            name = None
+    if name is None:
+        raise TypeError(f"{dtype!r} is not an element type a file can hold; types are {', '.join(_core.DTYPES)}")
+    return name
