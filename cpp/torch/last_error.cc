@@ -2,8 +2,8 @@
 
 #include <optional>
 
+#include "base/utf8.h"
 #include "codec/json.h"
-#include "codec/utf8.h"
 
 namespace weightstore::torch_bridge {
 namespace {

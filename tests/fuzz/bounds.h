@@ -80,7 +80,8 @@ class Bounds {
 
  private:
   static constexpr std::uint64_t kMaxConstant = 64 << 10;
-  static constexpr std::size_t kMaxText = 2048;
+  // Two names of 256 bytes, of which each may be shown as four characters, and the words around them.
+  static constexpr std::size_t kMaxText = 4096;
   // Ratios are worth printing where the constant no longer hides them.
   static constexpr std::size_t kTelling = 4096;
 

@@ -54,20 +54,21 @@ void check_maps(const TensorTable& table) {
   }
 }
 
-Writer contents_of(const TensorTable& table) {
-  Writer writer;
+FileContents contents_of(const TensorTable& table) {
+  FileContents contents;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const TensorInfo info = table[i];
     const SharedBytes view = table.sources()[0]->view(info.begin, info.nbytes()).value();
-    writer.add({info.name, info.dtype, info.shape, resident_bytes(view.bytes, view.owner), info.param_id, info.quant});
+    contents.add(
+        {info.name, info.dtype, info.shape, resident_bytes(view.bytes, view.owner), info.param_id, info.quant});
   }
-  if (table.has_metadata()) writer.set_metadata(table.metadata());
-  writer.set_scalars(table.scalars());
-  return writer;
+  if (table.has_metadata()) contents.set_metadata(table.metadata());
+  contents.set_scalars(table.scalars());
+  return contents;
 }
 
-std::string write(const Writer& contents, BurnCompat compat, std::size_t input_size) {
-  static Bounds bounds("plan", "", [](std::string_view) { burnpack::plan(Writer(), BurnCompat::k022); });
+std::string write(const FileContents& contents, BurnCompat compat, std::size_t input_size) {
+  static Bounds bounds("plan", "", [](std::string_view) { burnpack::plan(FileContents(), BurnCompat::k022); });
   const Layout layout = bounds.run(input_size, [&] { return burnpack::plan(contents, compat); });
   std::string file = layout.header;
   file.resize(static_cast<std::size_t>(layout.file_size), '\0');
@@ -113,7 +114,7 @@ TensorTable read(std::string_view file) { return burnpack::read_table(memory_sou
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const std::string smallest = burnpack::plan(Writer(), BurnCompat::k022).header;
+  static const std::string smallest = burnpack::plan(FileContents(), BurnCompat::k022).header;
   static Bounds bounds("open", smallest, [](std::string_view file) { return read(file); });
   TensorTable table;
   try {
@@ -128,7 +129,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_tensors(table, size);
   check_maps(table);
 
-  const Writer contents = contents_of(table);
+  const FileContents contents = contents_of(table);
   for (const BurnCompat compat : {BurnCompat::k020, BurnCompat::k021, BurnCompat::k022}) {
     std::string file;
     try {

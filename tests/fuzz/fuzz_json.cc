@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "bounds.h"
 #include "codec/json.h"
-#include "codec/utf8.h"
 #include "fuzzing.h"
 #include "weightstore/error.h"
 

@@ -62,18 +62,18 @@ bool same(const TensorTable& a, const TensorTable& b) {
 }
 
 std::vector<std::byte> write(const TensorTable& table, ConstBytes file) {
-  Writer writer;
+  FileContents contents;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    writer.add(std::string(table.name(i)), table.dtype(i), table.shape(i),
-               file.subspan(table.begin(i), table.nbytes(i)));
+    contents.add(std::string(table.name(i)), table.dtype(i), table.shape(i),
+                 file.subspan(table.begin(i), table.nbytes(i)));
   }
-  if (table.has_metadata()) writer.set_metadata(table.metadata());
-  static Bounds bounds("plan", "", [](std::string_view) { safetensors::plan(Writer(), TensorOrder::kAsAdded); });
-  const Layout layout = bounds.run(file.size(), [&] { return safetensors::plan(writer, TensorOrder::kAsAdded); });
+  if (table.has_metadata()) contents.set_metadata(table.metadata());
+  static Bounds bounds("plan", "", [](std::string_view) { safetensors::plan(FileContents(), TensorOrder::kAsAdded); });
+  const Layout layout = bounds.run(file.size(), [&] { return safetensors::plan(contents, TensorOrder::kAsAdded); });
   std::vector<std::byte> bytes(static_cast<std::size_t>(layout.file_size));
   std::ranges::copy(bytes_of(layout.header), bytes.begin());
   for (const Layout::Placement& placement : layout.placements) {
-    std::ranges::copy(writer.tensors()[placement.tensor].bytes->resident().value(),
+    std::ranges::copy(contents.tensors()[placement.tensor].bytes->resident().value(),
                       bytes.begin() + static_cast<std::ptrdiff_t>(placement.begin));
   }
   return bytes;

@@ -4,10 +4,10 @@
 
 #include <memory>
 
+#include "weightstore/file_contents.h"
 #include "weightstore/layout.h"
-#include "weightstore/reader.h"
+#include "weightstore/read_options.h"
 #include "weightstore/tensor.h"
-#include "weightstore/writer.h"
 
 namespace weightstore::burnpack {
 
@@ -18,6 +18,6 @@ TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& l
 
 // Where everything goes, as Burn `compat` writes it. Throws kInvalidArgument for contents that the format cannot hold
 // and kLimit for what Burn could not read back.
-Layout plan(const Writer& contents, BurnCompat compat);
+Layout plan(const FileContents& contents, BurnCompat compat);
 
 }  // namespace weightstore::burnpack

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "weightstore/reader.h"
+#include "weightstore/read_options.h"
 #include "weightstore/tensor.h"
 #include "weightstore/value.h"
 

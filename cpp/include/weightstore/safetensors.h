@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "weightstore/file_contents.h"
 #include "weightstore/layout.h"
-#include "weightstore/reader.h"
+#include "weightstore/read_options.h"
 #include "weightstore/tensor.h"
-#include "weightstore/writer.h"
 
 namespace weightstore::safetensors {
 
@@ -21,7 +21,7 @@ namespace weightstore::safetensors {
 TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits = {});
 
 // Where everything goes. Throws kInvalidArgument for contents the format cannot hold.
-Layout plan(const Writer& contents, TensorOrder order);
+Layout plan(const FileContents& contents, TensorOrder order);
 
 // A shard index: which file holds each tensor, and the index's own metadata as JSON text ("{}" when absent).
 struct ShardIndex {

@@ -100,7 +100,7 @@ class TensorTable {
   const std::string& dialect() const { return dialect_; }
 
   // ---- for format readers --------------------------------------------------------------------------------------
-  struct NewTensor {
+  struct Row {
     std::string_view name;
     DType dtype = DType::kU8;
     std::span<const std::uint64_t> shape;
@@ -114,7 +114,7 @@ class TensorTable {
   // add().
   void keep_text(std::shared_ptr<const char[]> text, std::size_t size);
   std::uint32_t add_source(std::shared_ptr<const ByteSource> source);
-  void add(const NewTensor& tensor);
+  void add(const Row& tensor);
   // Appends all tensors of another table; its sources are added behind ours.
   void append(const TensorTable& other);
   void set_metadata(TextMap metadata);
@@ -122,7 +122,7 @@ class TensorTable {
   void set_dialect(std::string dialect) { dialect_ = std::move(dialect); }
   // What the table's arrays take; at most so many bytes more while a tensor is added, and by finish().
   std::size_t memory_bytes() const;
-  std::size_t bytes_to_add(const NewTensor& tensor) const;
+  std::size_t bytes_to_add(const Row& tensor) const;
   std::size_t bytes_to_finish() const;
   // Orders tensors by (source, begin, end), keeping the order of additions among equals, and builds the lookup. Throws
   // Error(kCorrupt) naming a tensor that was added twice.

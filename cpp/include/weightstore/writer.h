@@ -10,26 +10,16 @@
 #include <string_view>
 #include <vector>
 
-#include "weightstore/byte_producer.h"
+#include "weightstore/file_contents.h"
 #include "weightstore/format.h"
+#include "weightstore/layout.h"
 #include "weightstore/progress.h"
-#include "weightstore/tensor.h"
 
 namespace weightstore {
 
 namespace io {
 class FileOps;
 }
-
-// Which Burn releases shall read a Burnpack file: booleans changed in 0.21, quantization schemes in 0.22. Files with
-// neither are the same under all three.
-enum class BurnCompat : std::uint8_t { k020, k021, k022 };
-
-// The order of tensors in a SafeTensors file.
-enum class TensorOrder : std::uint8_t {
-  kCanonical,  // as the reference writes them: by type, then name; every tensor is naturally aligned
-  kAsAdded,
-};
 
 struct WriteOptions {
   bool durable = true;    // sync file and directory: what was written survives a power failure once we return
@@ -43,32 +33,11 @@ struct WriteOptions {
   io::FileOps* file_ops = nullptr;  // the operating system unless a test puts another in its place
 };
 
-struct NewTensor {
-  std::string name;
-  DType dtype = DType::kU8;
-  Shape shape;
-  std::shared_ptr<ByteProducer> bytes;
-  std::optional<std::uint64_t> param_id;     // Burnpack only
-  std::shared_ptr<const QuantScheme> quant;  // for kQFloat
-  // What the file that the bytes come from says they are. Goes into the metadata as it is; where the writer computes
-  // checksums itself, another result is Error(kCorrupt).
-  std::optional<std::uint32_t> crc32c{};
-};
-
-// What shall be in a file. Collect with add() and set_metadata(), then write it as often as wanted (as long as the
-// producers can be filled again). Nothing is read from a producer before a write_...() call reaches it, and at most a
-// few blocks of it are in memory at a time. Thread-compatible.
-class Writer {
+// Writes its contents as often as wanted (as long as the producers can be filled again). Nothing is read from a
+// producer before a write_...() call reaches it, and at most a few blocks of it are in memory at a time.
+// Thread-compatible.
+class Writer : public FileContents {
  public:
-  void add(NewTensor tensor);  // throws kInvalidArgument for one without a producer
-  // Bytes that the caller keeps alive and unchanged until everything is written.
-  void add(std::string name, DType dtype, Shape shape, ConstBytes bytes);
-
-  void set_metadata(std::string_view key, std::string_view value);  // replaces an earlier value
-  void set_metadata(const TextMap& metadata);                       // replaces all; present even when empty
-  void set_scalar(std::string_view name, Scalar value);             // Burnpack only; replaces an earlier value
-  void set_scalars(ScalarMap scalars);                              // replaces all
-
   // Writes the format that the path's ending names: `.safetensors` or `.bpk`. The file appears under its name only when
   // it is whole; until then, and after an error, what was there stays. A symlink is followed to its target. Throws
   // kInvalidArgument or kLimit before anything is written when the contents cannot be a valid file.
@@ -98,15 +67,6 @@ class Writer {
   // shard that cannot be removed is no error; the next save of the set removes it.
   std::vector<std::string> write_shards(const std::filesystem::path& index_path, std::uint64_t max_shard_bytes,
                                         const WriteOptions& options = {}) const;
-
-  const std::vector<NewTensor>& tensors() const { return tensors_; }
-  const std::optional<TextMap>& metadata() const { return metadata_; }
-  const ScalarMap& scalars() const { return scalars_; }
-
- private:
-  std::vector<NewTensor> tensors_;
-  std::optional<TextMap> metadata_;
-  ScalarMap scalars_;
 };
 
 }  // namespace weightstore

@@ -3,7 +3,7 @@
 #include <bit>
 #include <utility>
 
-#include "codec/utf8.h"
+#include "base/utf8.h"
 #include "weightstore/error.h"
 
 namespace weightstore {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
 #include "codec/cbor.h"
-#include "codec/utf8.h"
 #include "weightstore/error.h"
 
 namespace weightstore {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "codec/little_endian.h"
+#include "base/little_endian.h"
 
 namespace weightstore {
 namespace {

@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "codec/utf8.h"
-#include "name_set.h"
+#include "base/name_set.h"
+#include "base/utf8.h"
 #include "weightstore/error.h"
 
 namespace weightstore {

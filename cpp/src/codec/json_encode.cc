@@ -2,8 +2,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/utf8.h"
 #include "codec/json.h"
-#include "codec/utf8.h"
 #include "weightstore/error.h"
 
 namespace weightstore {

@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "codec/json.h"
-#include "codec/utf8.h"
 #include "weightstore/error.h"
 
 namespace weightstore {

@@ -1,6 +1,6 @@
 #include "codec/memory_budget.h"
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "weightstore/error.h"
 
 namespace weightstore {

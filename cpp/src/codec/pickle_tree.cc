@@ -6,9 +6,9 @@
 #include <chrono>
 #include <string>
 
+#include "base/name_hash.h"
 #include "codec/pickle_check.h"
 #include "codec/pickle_vm.h"
-#include "name_hash.h"
 #include "weightstore/error.h"
 
 namespace weightstore {

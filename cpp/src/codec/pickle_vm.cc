@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "base/utf8.h"
 #include "codec/pickle_check.h"
 #include "codec/pickle_ops.h"
-#include "codec/utf8.h"
 #include "weightstore/error.h"
 
 namespace weightstore {

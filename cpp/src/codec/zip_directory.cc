@@ -8,12 +8,12 @@
 #include <array>
 #include <chrono>
 
-#include "codec/checked.h"
+#include "base/checked.h"
+#include "base/little_endian.h"
+#include "base/name_hash.h"
+#include "base/utf8.h"
 #include "codec/crc32.h"
 #include "codec/inflate.h"
-#include "codec/little_endian.h"
-#include "codec/utf8.h"
-#include "name_hash.h"
 #include "weightstore/error.h"
 
 namespace weightstore {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "weightstore/error.h"
 
 namespace weightstore::io {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <tuple>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "io/checked_io.h"
 
 namespace weightstore::io {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "io/checked_io.h"
 
 namespace weightstore::io {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "io/checked_io.h"
-#include "io/file_sink.h"
+#include "io/sinks/file_sink.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
 

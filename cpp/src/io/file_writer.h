@@ -8,8 +8,9 @@
 
 #include "io/file_ops.h"
 #include "io/output_file.h"
+#include "weightstore/file_contents.h"
 #include "weightstore/layout.h"
-#include "weightstore/writer.h"
+#include "weightstore/progress.h"
 
 namespace weightstore::io {
 

@@ -9,7 +9,7 @@
 #include "io/file_ops.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/progress.h"
-#include "weightstore/reader.h"
+#include "weightstore/read_options.h"
 
 namespace weightstore::io {
 

@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "io/available_memory.h"
 #include "io/checked_io.h"
 #include "io/huge_buffer.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "pager/core.h"
 
 namespace weightstore {

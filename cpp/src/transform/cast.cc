@@ -1,6 +1,6 @@
 #include <string>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "io/copy_bytes.h"
 #include "transform/blocks.h"
 #include "transform/cast_kernels.h"

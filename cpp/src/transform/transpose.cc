@@ -1,7 +1,7 @@
 #include <bit>
 #include <string>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "io/copy_bytes.h"
 #include "transform/transpose_block.h"
 #include "weightstore/error.h"

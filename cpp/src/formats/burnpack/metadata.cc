@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "codec/cbor.h"
-#include "codec/checked.h"
 #include "formats/burnpack/field_names.h"
 #include "formats/burnpack/quant_cbor.h"
 #include "weightstore/error.h"
@@ -129,7 +129,7 @@ void Parser::parse_tensors() {
 
 void Parser::parse_tensor(std::string_view name) {
   const std::uint64_t start = cursor_.offset();
-  TensorTable::NewTensor tensor;
+  TensorTable::Row tensor;
   tensor.name = name;
   FieldNames names(kTensorFields);
   cursor_.enter_map();

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "formats/header_text.h"
-#include "weightstore/reader.h"
+#include "weightstore/read_options.h"
 #include "weightstore/tensor.h"
 
 namespace weightstore::burnpack {

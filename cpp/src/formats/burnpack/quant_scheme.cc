@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "formats/burnpack/quant_cbor.h"
 #include "weightstore/error.h"
 

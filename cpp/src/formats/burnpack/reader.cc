@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "formats/burnpack/constants.h"
 #include "formats/burnpack/metadata.h"
 #include "formats/header_text.h"

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
+#include "base/name_order.h"
+#include "base/utf8.h"
 #include "codec/cbor.h"
-#include "codec/checked.h"
-#include "codec/utf8.h"
 #include "formats/burnpack/constants.h"
 #include "formats/burnpack/quant_cbor.h"
-#include "name_order.h"
 #include "weightstore/burnpack.h"
 #include "weightstore/error.h"
 
@@ -210,7 +210,7 @@ void write_scalars(CborWriter& writer, const ScalarMap& scalars) {
   }
 }
 
-std::string encode_metadata(const Writer& contents, const std::vector<Range>& ranges, BurnCompat compat) {
+std::string encode_metadata(const FileContents& contents, const std::vector<Range>& ranges, BurnCompat compat) {
   const std::vector<NewTensor>& tensors = contents.tensors();
   const auto tensor_name = [&](std::size_t i) { return std::string_view(tensors[i].name); };
   const auto fail_twice = [](std::string_view name) { throw invalid("the name is given twice").in_tensor(name); };
@@ -234,7 +234,7 @@ void append_little_endian(std::string& out, std::uint64_t n, unsigned bytes) {
   for (unsigned i = 0; i < bytes; ++i) out.push_back(static_cast<char>(n >> (8 * i) & 0xFF));
 }
 
-Layout plan_layout(const Writer& contents, BurnCompat compat) {
+Layout plan_layout(const FileContents& contents, BurnCompat compat) {
   const std::vector<NewTensor>& tensors = contents.tensors();
   if (tensors.size() > kBurn.burnpack_tensors) {
     fail_limit(std::to_string(tensors.size()) + " tensors", kBurn.burnpack_tensors);
@@ -267,7 +267,7 @@ Layout plan_layout(const Writer& contents, BurnCompat compat) {
 
 }  // namespace
 
-Layout plan(const Writer& contents, BurnCompat compat) {
+Layout plan(const FileContents& contents, BurnCompat compat) {
   try {
     return plan_layout(contents, compat);
   } catch (Error& error) {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "codec/utf8.h"
+#include "base/utf8.h"
 #include "formats/pytorch/globals.h"
 #include "weightstore/error.h"
 

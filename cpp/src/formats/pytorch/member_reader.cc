@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "codec/little_endian.h"
+#include "base/little_endian.h"
 #include "codec/pickle_ops.h"
 #include "formats/pytorch/container.h"
 #include "weightstore/error.h"

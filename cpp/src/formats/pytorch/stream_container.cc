@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "codec/checked.h"
-#include "codec/little_endian.h"
+#include "base/checked.h"
+#include "base/little_endian.h"
 #include "formats/pytorch/container.h"
 #include "formats/pytorch/globals.h"
 #include "weightstore/error.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "formats/pytorch/container.h"
 #include "formats/pytorch/globals.h"
 #include "formats/pytorch/member_reader.h"

@@ -4,7 +4,7 @@
 #include <bit>
 #include <string>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "formats/pytorch/gather_source.h"
 #include "formats/pytorch/globals.h"
 #include "weightstore/error.h"
@@ -231,7 +231,7 @@ void TensorPlacer::place(std::string_view name, const TensorLayout& layout) {
   }
   const auto nbytes = contiguous_bytes(layout.dtype, dims);
   if (!nbytes) throw Error(ErrorCode::kLimit, "a tensor of more than 2^64 bits");
-  TensorTable::NewTensor tensor{name, layout.dtype, dims, 0, layout.storage.begin, layout.storage.begin, {}, {}};
+  TensorTable::Row tensor{name, layout.dtype, dims, 0, layout.storage.begin, layout.storage.begin, {}, {}};
   if (*nbytes == 0) return add(tensor);
 
   const auto needed = needed_bytes(layout, item);
@@ -265,7 +265,7 @@ void TensorPlacer::place(std::string_view name, const TensorLayout& layout) {
   add(tensor);
 }
 
-void TensorPlacer::add(const TensorTable::NewTensor& tensor) {
+void TensorPlacer::add(const TensorTable::Row& tensor) {
   longest_name_ = std::max<std::uint64_t>(longest_name_, tensor.name.size());
   const std::uint64_t growth = table_.bytes_to_add(tensor);
   if (growth == 0) return table_.add(tensor);

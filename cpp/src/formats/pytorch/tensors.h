@@ -28,7 +28,7 @@ class TensorPlacer {
   void finish();
 
  private:
-  void add(const TensorTable::NewTensor& tensor);
+  void add(const TensorTable::Row& tensor);
   // In files of the other byte order an untyped storage is turned around by its tensors' types, which must agree.
   void check_width(const TensorLayout& layout, std::uint64_t width);
 

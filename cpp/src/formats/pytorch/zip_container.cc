@@ -3,7 +3,7 @@
 #include <charconv>
 #include <string>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "codec/zip_directory.h"
 #include "formats/pytorch/container.h"
 #include "formats/pytorch/globals.h"

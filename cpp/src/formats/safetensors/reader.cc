@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "codec/checked.h"
+#include "base/checked.h"
 #include "codec/json.h"
 #include "formats/header_text.h"
 #include "formats/safetensors/header.h"
@@ -89,7 +89,7 @@ class HeaderParser {
   }
 
   void parse_tensor(std::string_view name) try {
-    TensorTable::NewTensor tensor;
+    TensorTable::Row tensor;
     tensor.name = name;
     if (!parse_usual_fields(tensor)) parse_fields(tensor);
     tensor.shape = shape_;
@@ -112,14 +112,14 @@ class HeaderParser {
 
   // The fields as nearly every writer puts them: this order, these spaces (none). Three times as fast as looking for
   // them. False, and nothing read, when they are written otherwise or wrong.
-  bool parse_usual_fields(TensorTable::NewTensor& tensor) {
+  bool parse_usual_fields(TensorTable::Row& tensor) {
     const std::size_t start = cursor_.offset();
     if (read_usual_fields(tensor)) return true;
     cursor_.back_to(start);
     return false;
   }
 
-  bool read_usual_fields(TensorTable::NewTensor& tensor) {
+  bool read_usual_fields(TensorTable::Row& tensor) {
     if (!cursor_.skip_text("{\"dtype\":\"")) return false;
     if (!read_usual_dtype(tensor.dtype) || !cursor_.skip_text("\",\"shape\":[")) return false;
     shape_.clear();
@@ -150,7 +150,7 @@ class HeaderParser {
   }
 
   // The fields in any order, among others.
-  void parse_fields(TensorTable::NewTensor& tensor) {
+  void parse_fields(TensorTable::Row& tensor) {
     bool has_dtype = false;
     bool has_shape = false;
     bool has_offsets = false;
@@ -195,7 +195,7 @@ class HeaderParser {
     }
   }
 
-  void parse_offsets(TensorTable::NewTensor& tensor) {
+  void parse_offsets(TensorTable::Row& tensor) {
     cursor_.begin_array();
     if (!cursor_.next_element()) cursor_.fail("`data_offsets` needs two integers");
     tensor.begin = cursor_.read_uint();
@@ -204,7 +204,7 @@ class HeaderParser {
     if (cursor_.next_element()) cursor_.fail("`data_offsets` has more than two integers");
   }
 
-  void check_size(const TensorTable::NewTensor& tensor) const {
+  void check_size(const TensorTable::Row& tensor) const {
     const auto expected = contiguous_bytes(tensor.dtype, tensor.shape);
     if (!expected) {
       if (is_misaligned(tensor.dtype, tensor.shape)) {

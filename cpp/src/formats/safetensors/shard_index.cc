@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "base/metadata_keys.h"
 #include "codec/json.h"
 #include "formats/safetensors/header.h"
-#include "metadata_keys.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
 

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "codec/checked.h"
+#include "base/checked.h"
+#include "base/name_set.h"
+#include "base/utf8.h"
 #include "codec/json.h"
-#include "codec/utf8.h"
 #include "formats/safetensors/header.h"
-#include "name_set.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
 
@@ -46,7 +46,7 @@ void check_tensor(const NewTensor& tensor) try {
   throw;
 }
 
-void check_tensors(const Writer& contents) {
+void check_tensors(const FileContents& contents) {
   if (contents.scalars().size() > 0) {
     throw Error(ErrorCode::kUnsupported, "SafeTensors has no scalars; write Burnpack, or keep them as metadata");
   }
@@ -111,7 +111,7 @@ void append_tensor(std::string& json, const NewTensor& tensor, std::uint64_t beg
 
 }  // namespace
 
-Layout plan(const Writer& contents, TensorOrder order) try {
+Layout plan(const FileContents& contents, TensorOrder order) try {
   check_tensors(contents);
   Layout layout;
   std::string json = "{";

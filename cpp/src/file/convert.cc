@@ -1,0 +1,132 @@
+#include "weightstore/convert.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/metadata_keys.h"
+#include "file/table_entry.h"
+#include "weightstore/checksum.h"
+#include "weightstore/error.h"
+
+namespace weightstore {
+namespace {
+
+// The type under which `target` holds the same bytes. Throws when it has none.
+DType stored_type(DType dtype, Format target) {
+  const bool burnpack = target == Format::kBurnpack;
+  if (!burnpack && dtype == DType::kFlex32) return DType::kF32;
+  if (!burnpack && dtype == DType::kBoolU8) return DType::kBool;
+  if (burnpack ? in_burnpack(dtype) : in_safetensors(dtype)) return dtype;
+  throw Error(ErrorCode::kInvalidArgument, "its type " + std::string(name_of(dtype)) + " does not exist in " +
+                                               (burnpack ? "Burnpack" : "SafeTensors") + "; change its type first");
+}
+
+BurnCompat compat_of(const TensorTable& table) {
+  if (table.dialect() == "0.21") return BurnCompat::k021;
+  return table.dialect() == "0.22" ? BurnCompat::k022 : BurnCompat::k020;
+}
+
+// What `target` shall say under `format`, given what the source says; nullopt to say nothing. Between SafeTensors files
+// and sets the entry stays as it is. Burn's stores say "burnpack", or nothing, where Hugging Face's loaders need "pt";
+// and so that SafeTensors metadata without the entry come back from a Burnpack file as they were, they are marked
+// there.
+std::optional<std::string_view> format_entry(const Reader& source, Format target, bool other_metadata) {
+  const auto said = source.table().metadata().find(kFormatKey);
+  const bool from_burnpack = source.format() == Format::kBurnpack;
+  const bool to_burnpack = target == Format::kBurnpack;
+  if (from_burnpack == to_burnpack) return said;
+  if (to_burnpack) return !said && other_metadata ? kFormatSafetensors : said;
+  if (said == kFormatSafetensors) return std::nullopt;
+  if (said == kFormatBurnpack || (!said && other_metadata)) return kFormatPt;
+  return said;
+}
+
+// Without the checksums, which the tensors bring along.
+TextMap metadata_of(const Reader& source, Format target, bool checksums) {
+  const TextMap& metadata = source.table().metadata();
+  const bool is_set = source.format() == Format::kSafetensorsIndex;
+  const auto tables = table_entry_for(metadata, source.table());
+  const bool foreign_tables = !find_table_entry(metadata);
+  TextMap result;
+  for (std::size_t i = 0; i < metadata.size(); ++i) {
+    const std::string_view key = metadata.key(i);
+    // `total_size` describes a set of shards, not the model; a new set gets its own.
+    if (key == kChecksumKey || key == kFormatKey || (is_set && key == "total_size")) continue;
+    if (key != kTablesKey || foreign_tables) {
+      result.add(key, metadata.value(i));
+    } else if (tables) {
+      result.add(key, *tables);
+    }
+  }
+  if (const auto format = format_entry(source, target, checksums || !result.empty())) result.add(kFormatKey, *format);
+  result.sort();
+  return result;
+}
+
+}  // namespace
+
+Conversion plan_conversion(const Reader& source, Format target) try {
+  const TensorTable& table = source.table();
+  if (target != Format::kBurnpack && table.scalars().size() != 0) {
+    throw Error(ErrorCode::kInvalidArgument, "the source has " + std::to_string(table.scalars().size()) +
+                                                 " scalars, such as '" + printable(table.scalars().name(0)) +
+                                                 "', which SafeTensors cannot hold; write a .bpk file instead");
+  }
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < table.size(); ++i) total += std::min(table.nbytes(i), ~total);
+  source.check_expansion(total);
+  const std::vector<std::optional<std::uint32_t>> crcs = source.recorded_checksums();
+  Conversion conversion;
+  conversion.burn_compat = compat_of(table);
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    TensorInfo info = table[i];
+    NewTensor tensor;
+    try {
+      tensor.dtype = stored_type(info.dtype, target);
+    } catch (Error& error) {
+      throw error.in_tensor(info.name);
+    }
+    tensor.name = std::move(info.name);
+    tensor.shape = std::move(info.shape);
+    tensor.bytes = source.producer(i);
+    if (!crcs.empty()) tensor.crc32c = crcs[i];
+    tensor.quant = std::move(info.quant);
+    if (target == Format::kBurnpack) {
+      tensor.param_id = info.param_id;
+    } else if (info.param_id) {
+      ++conversion.dropped_param_ids;
+    }
+    conversion.contents.add(std::move(tensor));
+  }
+  const TextMap metadata = metadata_of(source, target, !crcs.empty());
+  // Only a SafeTensors file tells metadata that are empty from none.
+  const bool present = source.format() == Format::kSafetensors ? table.has_metadata() : !metadata.empty();
+  if (present) conversion.contents.set_metadata(metadata);
+  conversion.contents.set_scalars(table.scalars());
+  return conversion;
+} catch (Error& error) {
+  error.of_format(target);
+  throw;
+}
+
+void convert_file(const std::filesystem::path& source, const std::filesystem::path& target,
+                  const WriteOptions& options) {
+  format_of_name(target.filename().string());  // before anything is opened
+  ReadOptions read;
+  read.verify = Verify::kLazy;
+  convert_file(Reader::open(source, read), target, options);
+}
+
+void convert_file(const Reader& source, const std::filesystem::path& target, const WriteOptions& options) {
+  const Format format = format_of_name(target.filename().string());
+  const Conversion conversion = plan_conversion(source, format);
+  WriteOptions adjusted = options;
+  adjusted.order = TensorOrder::kAsAdded;
+  adjusted.burn_compat = conversion.burn_compat;
+  conversion.contents.write_file(target, format, adjusted);
+}
+
+}  // namespace weightstore

@@ -1,0 +1,26 @@
+#pragma once
+
+// A set of SafeTensors shards read as one table.
+
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "file/checksum_table.h"
+#include "weightstore/reader.h"
+
+namespace weightstore {
+
+struct ShardSet {
+  TensorTable table;
+  std::vector<ChecksumEntry> checksum_entries;  // of the shards that have one
+};
+
+// Opens every shard that the index names, beside the index. Each tensor of the index must be in the shard it is mapped
+// to and in no other, and each tensor of a shard must be in the index. Throws Error with the path of the file at fault.
+ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& index, const ReadOptions& options);
+
+// Opens files that belong together without an index of Hugging Face's: tensors of all of them, each in one only.
+ShardSet open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options);
+
+}  // namespace weightstore

@@ -1,0 +1,84 @@
+#include "file/checksum_table.h"
+
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "test_files.h"
+#include "weightstore/error.h"
+
+using namespace weightstore;
+
+namespace {
+
+// Tensors a, b and c.
+TensorTable three() {
+  TensorTable table;
+  table.add_source(test_files::source_of("abc"));
+  for (const char* name : {"a", "b", "c"}) {
+    TensorTable::Row tensor;
+    tensor.name = name;
+    table.add(tensor);
+  }
+  table.finish();
+  return table;
+}
+
+}  // namespace
+
+TEST(the_entry_is_sorted_and_escaped) {
+  const std::vector<std::string_view> names = {"b", "a\"", ""};
+  const std::vector<std::uint32_t> crcs = {0xFFFFFFFF, 0, 0x0abc0def};
+  CHECK_EQ(checksum_entry(names, crcs), R"({"":"0abc0def","a\"":"00000000","b":"ffffffff"})");
+  CHECK_EQ(checksum_entry({}, {}), "{}");
+}
+
+TEST(what_is_written_is_read) {
+  const TensorTable table = three();
+  ChecksumTable checksums(3);
+  const std::vector<std::string_view> names = {"a", "c", "gone"};
+  const std::vector<std::uint32_t> crcs = {1, 0xDEADBEEF, 3};
+  checksums.add({checksum_entry(names, crcs), 0}, table);
+  CHECK_EQ(checksums.count(), 2u);
+  CHECK(checksums.expected(table.at("a")) == 1u);
+  CHECK(checksums.expected(table.at("c")) == 0xDEADBEEFu);
+  CHECK(!checksums.expected(table.at("b")));
+}
+
+TEST(each_tensor_is_checked_once) {
+  const TensorTable table = three();
+  ChecksumTable checksums(3);
+  checksums.add({R"({"a":"0000000A"})", std::nullopt}, table);
+  const std::size_t a = table.at("a");
+  CHECK(checksums.needs_check(a));
+  CHECK(!checksums.needs_check(table.at("b")));
+  const Error error = CHECK_THROWS(Error, checksums.check(a, 11));
+  CHECK(error.code() == ErrorCode::kCorrupt);
+  CHECK(error.message().find("0000000b") != std::string::npos);
+  CHECK(error.message().find("0000000a") != std::string::npos);
+  // A failure is not remembered as a success.
+  CHECK(checksums.needs_check(a));
+  checksums.check(a, 10);
+  CHECK(!checksums.needs_check(a));
+}
+
+TEST(a_broken_entry_is_refused) {
+  const TensorTable table = three();
+  for (const char* entry : {"", "[]", "{", R"({"a":1})", R"({"a":"1"})", R"({"a":"000000001"})", R"({"a":"0000000g"})",
+                            R"({"a":"0x000001"})", R"({"a":"-0000001"})", R"({"a":" 0000001"})", R"({"a":null})",
+                            R"({"a":"00000001"}x)", R"({"a":"00000001","a":"00000001"})", R"({"unknown":"1"})"}) {
+    ChecksumTable checksums(3);
+    const Error error = CHECK_THROWS(Error, checksums.add({entry, 0}, table));
+    CHECK(error.code() == ErrorCode::kCorrupt);
+    CHECK(error.message().find("weightstore.crc32c") != std::string::npos);
+  }
+}
+
+TEST(tensors_of_other_sources_are_passed_over) {
+  const TensorTable table = three();
+  ChecksumTable checksums(3);
+  checksums.add({R"({"a":"00000001"})", 1}, table);
+  CHECK_EQ(checksums.count(), 0u);
+}
+
+RUN_TESTS()
