@@ -6,7 +6,6 @@ import re
 from typing import NamedTuple
 
 from .. import errors
-from .rust_regex import Unclear, to_python
 
 
 class Regex(NamedTuple):
@@ -21,6 +20,8 @@ def compile_regex(pattern: str | re.Pattern[str]) -> Regex:
         return Regex(pattern.pattern, pattern)
     if not isinstance(pattern, str):
         raise TypeError(f"a regular expression is text, not {type(pattern).__name__}")
+    from .rust_regex import Unclear, to_python  # patterns of its own, which most programs do not need
+
     try:
         return Regex(pattern, re.compile(to_python(pattern)))
     except Unclear as error:

@@ -99,8 +99,10 @@ def why_not_a_target(slot: Slot) -> str | None:
     """What keeps a slot from being loaded into, if anything does."""
     value = slot.value
     if is_tensor(value):
-        from .._tensors.torch_memory import why_no_memory, why_not_dense
+        from .._tensors.torch_memory import has_ordinary_memory, why_no_memory, why_not_dense
 
+        if has_ordinary_memory(value):
+            return None
         gets_memory = is_lazy(value) or value.device.type == "meta"
         problem = why_not_dense(value) if gets_memory else why_no_memory(value)
         return None if problem is None else f"cannot be loaded: its tensor {problem}"

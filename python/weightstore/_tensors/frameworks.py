@@ -29,7 +29,8 @@ def _torch_memory() -> Any:
 
 def is_lazy(value: Any) -> bool:
     """Whether a tensor is one of torch's that take their shape from the first input."""
-    return is_tensor(value) and bool(sys.modules["torch"].nn.parameter.is_lazy(value))
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.parameter.UninitializedTensorMixin)
 
 
 # ---- types and shapes ------------------------------------------------------------------------------------------------
@@ -126,12 +127,16 @@ def memory_range(value: Any) -> tuple[int, int]:
 
 def identity(value: Any) -> Hashable:
     """Equal for values that are the same tensor: the same object, or all of the same memory in the same layout."""
-    if not is_tensor(value) or is_lazy(value):
+    if not is_tensor(value):
         return id(value)
-    if _torch_memory().why_not_dense(value) is not None or not value.numel():
+    memory = _torch_memory()
+    if memory.is_ordinary(value):
+        address = value.data_ptr()  # 0 without elements
+    elif is_lazy(value) or memory.why_not_dense(value) is not None or not value.numel():
         return id(value)
-    address = _torch_memory().pointer(value)
-    return (value.device, address, tuple(value.shape), value.stride(), value.dtype) if address else id(value)
+    else:
+        address = memory.pointer(value)
+    return (value.device, address, value.shape, value.stride(), value.dtype) if address else id(value)
 
 
 # ---- writing into them -----------------------------------------------------------------------------------------------

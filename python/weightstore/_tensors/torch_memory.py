@@ -13,6 +13,26 @@ _NO_MEMORY = (
 )
 
 
+_ORDINARY_CLASSES = (torch.Tensor, torch.nn.Parameter)
+
+
+def is_ordinary(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is what nearly all are: of torch's own classes, dense, on the CPU. Quicker than to ask what else it
+    might be."""
+    return (
+        type(tensor) in _ORDINARY_CLASSES and tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_nested
+    )
+
+
+def has_ordinary_memory(tensor: torch.Tensor) -> bool:
+    """Whether it also is contiguous, and has elements that lie in its storage. Then why_no_memory() is None."""
+    if not is_ordinary(tensor) or not tensor.is_contiguous():
+        return False
+    storage = tensor.untyped_storage()
+    begin = storage.data_ptr()
+    return begin != 0 and tensor.data_ptr() + tensor.nbytes <= begin + storage.nbytes()
+
+
 def memory_range(tensor: torch.Tensor) -> tuple[int, int]:
     """First byte and end of what a tensor's elements touch."""
     begin = tensor.data_ptr()
