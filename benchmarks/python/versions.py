@@ -1,8 +1,9 @@
 """Two versions of weightstore side by side: ``versions.py OTHER_PYTHON``, the interpreter of another environment.
 
 Each round takes one sample with the other version and one with this one, in turns as to which is first. What counts is
-the median of the ratios of the rounds, other / this: above 1 this version is faster. Both run the benchmark code of
-this tree.
+the median of the ratios of the rounds, other / this: above 1 this version is faster. The number of rounds is even: who is
+second may find the disk busy with what the first has written, and an odd number would favour one side. Both run the
+benchmark code of this tree.
 """
 
 from __future__ import annotations
@@ -87,13 +88,15 @@ def saver_commands(task: str, directory: Path, rows: int) -> list[tuple[str, Com
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", help="the interpreter of an environment with the other version")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=8, help="an even number (8)")
     parser.add_argument("--gb", type=float, default=1, help="size of the model (1)")
     parser.add_argument("--mrows", type=float, default=4, help="million rows of a table (4)")
     parser.add_argument("--tasks", nargs="+", choices=[*(task.name for task in TASKS), *SAVER_TASKS])
     parser.add_argument("--patience", type=float, default=2, help="seconds to wait for a quiet machine (2)")
     parser.add_argument("--dir", type=Path, help="where to put files")
     arguments = parser.parse_args()
+    if arguments.rounds < 2 or arguments.rounds % 2:
+        parser.error(f"--rounds {arguments.rounds}: an even number of rounds, each version first in half of them")
     chosen = arguments.tasks or DEFAULT_TASKS
     by_name = {task.name: task for task in TASKS}
     with tempfile.TemporaryDirectory(prefix="weightstore-bench-", dir=arguments.dir) as name:
