@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "check.h"
-#include "checkpoint/save/held_file.h"
 #include "checkpoint/save/process_memory.h"
 #include "faulty_file_ops.h"
 #include "saver_crash.h"
@@ -86,35 +85,6 @@ void save_in_a_run_that_dies(const std::filesystem::path& path, const SaveOption
            }),
            42);
 }
-
-// Children that live until the object is destroyed.
-class LongLived {
- public:
-  LongLived() {
-    CHECK_EQ(::pipe(life_), 0);
-    CHECK_EQ(::pipe(born_), 0);
-  }
-  ~LongLived() {
-    for (const int fd : {life_[0], life_[1], born_[0], born_[1]}) ::close(fd);
-  }
-  LongLived(const LongLived&) = delete;
-  LongLived& operator=(const LongLived&) = delete;
-
-  // Returns when the child runs, with all that a fork does in a child behind it.
-  void make_child() const {
-    char byte = 0;
-    if (::fork() == 0) {
-      ::close(life_[1]);
-      const bool told = ::write(born_[1], &byte, 1) == 1;
-      ::_exit(told && ::read(life_[0], &byte, 1) == 0 ? 0 : 1);
-    }
-    CHECK_EQ(::read(born_[0], &byte, 1), 1);
-  }
-
- private:
-  int life_[2];
-  int born_[2];
-};
 
 std::string error_of(const std::function<void()>& body) {
   const Error error = CHECK_THROWS(Error, body());
@@ -231,75 +201,6 @@ TEST(a_forked_child_remembers_nothing_of_its_parents_saves) {
            }),
            0);
   CHECK_EQ(parent.begin(place).saves, std::uint64_t{1});
-}
-
-TEST(a_child_does_not_keep_the_lock_of_a_parent_that_died) {
-  const TempDir dir;
-  const LongLived children;
-  CHECK_EQ(in_child([&] {
-             const auto lock = checkpoint::HeldFile::lock(dir / "lock", io::system_file_ops());
-             children.make_child();
-             ::_exit(42);
-           }),
-           42);
-  const auto lock = checkpoint::HeldFile::lock(dir / "lock", io::system_file_ops());
-}
-
-// As above, but the child is made before the parent has the lock: just after the file was opened.
-TEST(a_child_that_is_made_while_a_file_is_opened_does_not_keep_its_lock) {
-  class Forking final : public io::FileOps {
-   public:
-    explicit Forking(const LongLived& children) : children_(children) {}
-    int open(const char* path, int flags, mode_t mode) override {
-      const int fd = FileOps::open(path, flags, mode);
-      forked_ = std::async(std::launch::async, [this] { children_.make_child(); });
-      forked_.wait_for(std::chrono::milliseconds(200));  // a fork may have to wait until the file is known
-      return fd;
-    }
-    void wait() { forked_.wait(); }
-
-   private:
-    const LongLived& children_;
-    std::future<void> forked_;
-  };
-  for (const bool looks : {false, true}) {
-    const TempDir dir;
-    write_file(dir / "lock", "");
-    const LongLived children;
-    CHECK_EQ(in_child([&] {
-               Forking ops(children);
-               std::optional<checkpoint::HeldFile> lock;
-               if (looks) {
-                 checkpoint::look_at_held_file(dir / "lock", ops);
-               } else {
-                 lock.emplace(checkpoint::HeldFile::lock(dir / "lock", ops));
-               }
-               ops.wait();
-               ::_exit(42);
-             }),
-             42);
-    const auto lock = checkpoint::HeldFile::lock(dir / "lock", io::system_file_ops());
-  }
-}
-
-// The child has the object, but neither the descriptor nor the thread that writes the heartbeat.
-TEST(a_child_lets_go_of_its_parents_file_at_once_and_leaves_it_alone) {
-  const TempDir dir;
-  std::optional<checkpoint::HeldFile> lock(checkpoint::HeldFile::lock(dir / "lock", io::system_file_ops()));
-  std::this_thread::sleep_for(2 * checkpoint::kHeartbeat);  // the thread waits for its next heartbeat
-  CHECK_EQ(in_child([&] {
-             ::alarm(10);
-             std::vector<int> own;  // one of them has the number that the lock had
-             for (int i = 0; i < 10; ++i) own.push_back(::open((dir / "lock").c_str(), O_RDONLY | O_CLOEXEC));
-             lock.reset();
-             const bool open = std::all_of(own.begin(), own.end(), [](int fd) { return ::fcntl(fd, F_GETFD) >= 0; });
-             ::_exit(open ? 0 : 1);
-           }),
-           0);
-  CHECK(std::filesystem::exists(dir / "lock"));
-  CHECK_THROWS(Error, checkpoint::HeldFile::lock(dir / "lock", io::system_file_ops()));
-  lock.reset();
-  CHECK(!std::filesystem::exists(dir / "lock"));
 }
 
 TEST(a_record_whose_files_are_gone_or_cut_does_not_count) {
