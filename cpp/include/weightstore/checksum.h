@@ -8,10 +8,11 @@
 
 namespace weightstore {
 
-// Extends `crc` (0 to begin with) by `bytes`. Uses the processor's instruction where there is one.
+// Continues the checksum `crc` (0 at the beginning) with `bytes`. Uses the processor's instruction if there is one.
 std::uint32_t crc32c(ConstBytes bytes, std::uint32_t crc = 0);
 
-// The metadata key under which a file keeps its tensors' checksums: JSON text, name to eight hexadecimal digits.
+// The metadata key of the checksums of a file's tensors. The value is JSON that maps each name to eight hexadecimal
+// digits.
 inline constexpr const char* kChecksumKey = "weightstore.crc32c";
 
 }  // namespace weightstore

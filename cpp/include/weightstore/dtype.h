@@ -1,6 +1,6 @@
 #pragma once
 
-// Element types: all of SafeTensors', all of Burnpack's, and what torch has beside them.
+// Element types: those of SafeTensors, those of Burnpack, and those that only torch has.
 
 #include <cstdint>
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace weightstore {
 
-// SafeTensors' types come first, in ascending rank: a SafeTensors writer places tensors of higher rank first.
+// The types of SafeTensors come first, in ascending rank. A SafeTensors writer places tensors of higher rank first.
 enum class DType : std::uint8_t {
   kBool,
-  kF4,  // two elements a byte
+  kF4,  // two elements per byte
   kF6_E2M3,
   kF6_E3M2,
   kU8,
@@ -34,9 +34,9 @@ enum class DType : std::uint8_t {
   kU64,
   // Burnpack only.
   kFlex32,   // stored as F32
-  kBoolU8,   // a bool in one byte, said so explicitly
+  kBoolU8,   // a bool in one byte, where the file says so explicitly
   kBoolU32,  // a bool in four bytes
-  kQFloat,   // quantized; its QuantScheme tells how
+  kQFloat,   // quantized; its QuantScheme says how
   // PyTorch only.
   kC32,   // two F16
   kC128,  // two F64
@@ -44,11 +44,11 @@ enum class DType : std::uint8_t {
 
 inline constexpr int kDTypeCount = static_cast<int>(DType::kC128) + 1;
 
-// Bits of one element; 0 for kQFloat, whose payload length depends on the scheme.
+// The bits of one element; 0 for kQFloat, whose size depends on the scheme.
 unsigned bits_of(DType dtype);
 
-// SafeTensors' name for its types ("F32", "F8_E4M3", ...); "Flex32", "BoolU8", "BoolU32", "QFloat", "C32" and
-// "C128" for the others.
+// The name that SafeTensors uses ("F32", "F8_E4M3", ...); "Flex32", "BoolU8", "BoolU32", "QFloat", "C32" and "C128" for
+// the other types.
 std::string_view name_of(DType dtype);
 
 // The inverse of name_of(); case-sensitive.

@@ -1,10 +1,10 @@
 #pragma once
 
-// The one exception of the library.
+// The exception that the library throws.
 //
-// An Error says what went wrong (code and message) and where (file, tensor, byte offset, errno). The place is filled in
-// as the error travels outwards: a codec knows the offset, a format knows the tensor, the reader knows the path. A
-// field that was set once is not overwritten, because the innermost caller knows best.
+// An Error says what went wrong (code and message) and where (file, tensor, byte offset, errno). Callers add what they
+// know while the error passes through them: a codec knows the offset, a format knows the tensor, the reader knows the
+// path. The first one to set a field wins, because the innermost caller knows best.
 
 #include <cstdint>
 #include <exception>
@@ -23,27 +23,27 @@ enum class ErrorCode : std::uint8_t {
   kUnsupported,      // well-formed, but not something this library handles
   kLimit,            // larger than a limit in ReadOptions or in the format
   kMemory,           // needs more memory than is available
-  kIo,               // the operating system said no; os_errno() tells which no
-  kConflict,         // the target exists, or somebody else is writing it
+  kIo,               // the operating system reports an error; os_errno() says which
+  kConflict,         // the target exists, or another process is writing it
   kCancelled,        // a progress callback asked to stop
 };
 
 // The code's name in lower case, e.g. "corrupt".
 std::string_view to_string(ErrorCode code);
 
-// Control characters as \xNN, so that a name from outside cannot steer a terminal or forge a line of a log. Error does
-// this to its message and its path.
+// Replaces control characters by \xNN, so that a name from a file cannot control a terminal or forge a line of a log.
+// Error does this to its message and its path.
 std::string escape_controls(std::string_view text);
 
-// Text from outside as a message may show it: escape_controls(), and of more than a few hundred bytes only the
-// beginning and the length.
+// Text from a file in the form in which a message shows it: with escape_controls(), and shortened to its beginning and
+// its length when it is longer than a few hundred bytes.
 std::string printable(std::string_view text);
 
 class Error : public std::exception {
  public:
   Error(ErrorCode code, std::string message);
 
-  // Each sets one part of the place unless it is set already, and returns *this so that a throw reads as one sentence:
+  // Each of these sets one field unless it is set already, and returns *this, so that a throw is one statement:
   //   throw Error(ErrorCode::kCorrupt, "...").in_tensor(name).at_offset(12);
   Error& in_file(std::string_view path);
   Error& in_tensor(std::string_view name);
@@ -51,10 +51,11 @@ class Error : public std::exception {
   Error& of_format(Format format);
   Error& with_errno(int os_errno);
 
-  // Moves the offset, if set, by `delta`: from a place inside a header to the place in the file.
+  // Adds `delta` to the offset if it is set: turns an offset in a header into an offset in the file.
   Error& shift_offset(std::uint64_t delta);
 
-  // The same refusal in the words of the format's reference implementation, for callers that match on its texts.
+  // The text with which the reference implementation of the format refuses the same file, for callers that compare
+  // such texts.
   Error& known_as(std::string reference_text);
 
   ErrorCode code() const { return code_; }
@@ -63,7 +64,7 @@ class Error : public std::exception {
   const std::string& path() const { return path_; }        // as it is on disk; empty when unknown
   const std::string& tensor() const { return tensor_; }    // empty when unknown
   std::optional<std::uint64_t> offset() const { return offset_; }
-  int os_errno() const { return os_errno_; }  // 0 when the operating system was not involved
+  int os_errno() const { return os_errno_; }  // 0 when it is not an error of the operating system
   const std::string& reference_text() const { return reference_text_; }
 
   // "<path>: tensor 'name': <message> (at byte N)", with the parts that are known.

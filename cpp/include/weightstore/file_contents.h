@@ -1,6 +1,6 @@
 #pragma once
 
-// What shall be in a file.
+// The contents of a file that is about to be written.
 
 #include <cstdint>
 #include <memory>
@@ -22,16 +22,16 @@ struct NewTensor {
   std::shared_ptr<ByteProducer> bytes;
   std::optional<std::uint64_t> param_id;     // Burnpack only
   std::shared_ptr<const QuantScheme> quant;  // for kQFloat
-  // What the file that the bytes come from says they are. Goes into the metadata as it is; where the writer computes
-  // checksums itself, another result is Error(kCorrupt).
+  // The checksum in the file that the bytes come from, if there is one. It is written to the metadata unchanged. If the
+  // writer computes checksums itself and gets another result, it throws Error(kCorrupt).
   std::optional<std::uint32_t> crc32c{};
 };
 
-// Tensors, metadata and scalars, collected to be planned and written. Thread-compatible.
+// Collects tensors, metadata and scalars that are then planned and written. Used by one thread at a time.
 class FileContents {
  public:
-  void add(NewTensor tensor);  // throws kInvalidArgument for one without a producer
-  // Bytes that the caller keeps alive and unchanged until everything is written.
+  void add(NewTensor tensor);  // throws Error(kInvalidArgument) when it has no producer
+  // The caller keeps the bytes alive and unchanged until the file is written.
   void add(std::string name, DType dtype, Shape shape, ConstBytes bytes);
 
   void set_metadata(std::string_view key, std::string_view value);  // replaces an earlier value

@@ -1,6 +1,6 @@
 #pragma once
 
-// The plan of a file: its header, and the place of every tensor behind it.
+// The plan of a file: its header, and the position of every tensor after it.
 
 #include <cstdint>
 #include <string>
@@ -8,25 +8,25 @@
 
 namespace weightstore {
 
-// Which Burn releases shall read a Burnpack file: booleans changed in 0.21, quantization schemes in 0.22. Files with
-// neither are the same under all three.
+// The Burn release for which a Burnpack file is written. Booleans changed in 0.21, and quantization schemes in 0.22.
+// Files with neither are the same for all three.
 enum class BurnCompat : std::uint8_t { k020, k021, k022 };
 
 // The order of tensors in a SafeTensors file.
 enum class TensorOrder : std::uint8_t {
-  kCanonical,  // as the reference writes them: by type, then name; every tensor is naturally aligned
+  kCanonical,  // as the reference implementation: by type, then by name; every tensor is naturally aligned
   kAsAdded,
 };
 
-// What a format makes of contents. Bytes that neither the header nor a placement covers are zero.
+// A format makes this plan of a FileContents. Bytes that neither the header nor a placement covers are zero.
 struct Layout {
   struct Placement {
     std::size_t tensor;   // number in FileContents::tensors()
     std::uint64_t begin;  // absolute position in the file
     std::uint64_t end;
   };
-  std::string header;                 // from byte 0 on
-  std::vector<Placement> placements;  // ascending, disjoint, behind the header
+  std::string header;                 // starts at byte 0
+  std::vector<Placement> placements;  // ascending, disjoint, after the header
   std::uint64_t file_size = 0;
 };
 

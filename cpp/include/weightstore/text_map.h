@@ -1,6 +1,6 @@
 #pragma once
 
-// User metadata: text to text.
+// User metadata: a map from text to text.
 
 #include <cstdint>
 #include <optional>
@@ -10,13 +10,14 @@
 
 namespace weightstore {
 
-// Few words an entry and one arena for all text, so that a hostile header cannot make it much larger than itself.
-// Iterates in the order of additions until sort().
+// Takes a few words per entry and one arena for all text, so that a hostile header cannot make the map much larger than
+// the header itself. The entries are in the order of add() until sort() is called.
 class TextMap {
  public:
-  // Appends; the caller keeps keys unique (duplicate() helps). Throws Error(kLimit) beyond 4 GiB of text.
+  // Appends an entry. The caller makes sure that keys are unique; duplicate() helps. Throws Error(kLimit) beyond 4 GiB
+  // of text.
   void add(std::string_view key, std::string_view value);
-  // Room for this much, so that add() does not grow by doubling.
+  // Makes room for this many entries and bytes of text, so that add() does not grow the memory by doubling.
   void reserve(std::size_t entries, std::size_t text_bytes) {
     entries_.reserve(entries);
     text_.reserve(text_bytes);
@@ -31,9 +32,9 @@ class TextMap {
   }
   std::optional<std::string_view> find(std::string_view key) const;
 
-  // Ascending by the keys' bytes.
+  // Sorts the entries by the bytes of their keys.
   void sort();
-  // After sort(): the index of a key that equals the one before it, or size() when all differ.
+  // After sort(): the index of a key that equals the key before it, or size() when all keys differ.
   std::size_t duplicate() const;
 
  private:

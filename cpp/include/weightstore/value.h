@@ -1,6 +1,6 @@
 #pragma once
 
-// A small tree of plain data, for what is not a tensor: scalars, configurations, optimizer steps.
+// A small tree of plain data for everything that is not a tensor: scalars, configurations, optimizer steps.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace weightstore {
 
-// A value type; copies are deep. Maps keep the order of their source and may be looked up linearly: they are small.
-// Takes 16 bytes, and memory of its own only for text, bytes, lists and maps that are not empty: lists of a million
-// numbers are common in configurations.
+// A value type: copies are deep. Maps keep the order of their source, and lookups are linear, because maps are small. A
+// Value takes 16 bytes, because lists of a million numbers are common in configurations. It allocates memory only for
+// text, bytes, lists and maps that are not empty.
 class Value {
  public:
   using Bytes = std::vector<std::byte>;
@@ -29,7 +29,7 @@ class Value {
   Value(bool v) : data_(v) {}
   Value(std::int64_t v) : data_(v) {}
   Value(int v) : data_(std::int64_t{v}) {}
-  // std::uint64_t holds only what std::int64_t cannot.
+  // Stored as std::uint64_t only if it does not fit into std::int64_t.
   Value(std::uint64_t v) {
     if (v <= static_cast<std::uint64_t>(INT64_MAX)) {
       data_ = static_cast<std::int64_t>(v);
@@ -44,7 +44,7 @@ class Value {
   Value(List v) : data_(Box<List>(std::move(v))) {}
   Value(Map v) : data_(Box<Map>(std::move(v))) {}
 
-  // The value as a T, or nullptr when it is something else. T is one of Null, bool, std::int64_t, std::uint64_t,
+  // The value as a T, or nullptr when it has another type. T is one of Null, bool, std::int64_t, std::uint64_t,
   // double, std::string, Bytes, List and Map.
   template <class T>
   const T* get_if() const {
@@ -57,19 +57,19 @@ class Value {
     }
   }
 
-  // Calls `visitor` with the value as what it is.
+  // Calls `visitor` with the value in its own type.
   template <class Visitor>
   decltype(auto) visit(Visitor&& visitor) const {
     return std::visit([&](const auto& held) -> decltype(auto) { return visitor(content_of(held)); }, data_);
   }
 
-  // The value under a text key of a map, or nullptr.
+  // The value of a text key of a map; nullptr when there is none, or when this is not a map.
   const Value* find(std::string_view key) const;
 
   bool operator==(const Value&) const = default;
 
  private:
-  // A T on the heap, or nowhere when it is empty.
+  // A T on the heap; a null pointer when the T is empty.
   template <class T>
   class Box {
    public:

@@ -1,7 +1,7 @@
 #pragma once
 
-// Arithmetic on numbers that come from a file. Every such number passes through here before it is added, multiplied or
-// allocated with.
+// Arithmetic on numbers that come from a file. The library never adds, multiplies or allocates with such a number
+// without one of these functions. They return nullopt on overflow.
 
 #include <cstdint>
 #include <optional>
@@ -20,7 +20,7 @@ inline std::optional<std::uint64_t> checked_mul(std::uint64_t a, std::uint64_t b
   return product;
 }
 
-// The least multiple of `alignment` (a power of two) that is not below `n`.
+// Rounds `n` up to a multiple of `alignment`, which is a power of two.
 inline std::optional<std::uint64_t> checked_round_up(std::uint64_t n, std::uint64_t alignment) {
   const auto sum = checked_add(n, alignment - 1);
   if (!sum) return std::nullopt;

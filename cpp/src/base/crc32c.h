@@ -1,6 +1,6 @@
 #pragma once
 
-// The two ways to compute crc32c(), for the tests to compare.
+// The two implementations of crc32c(). Tests compare them.
 
 #include <cstdint>
 
@@ -8,10 +8,10 @@
 
 namespace weightstore::io {
 
-// Eight bytes a step by table, on any processor.
+// Works on any processor: uses tables, eight bytes per step.
 std::uint32_t crc32c_by_table(ConstBytes bytes, std::uint32_t crc);
 
-// True when this processor has the instruction that crc32c_by_instruction() is made of.
+// True when this processor has the instruction that crc32c_by_instruction() needs.
 bool has_crc32c_instruction();
 std::uint32_t crc32c_by_instruction(ConstBytes bytes, std::uint32_t crc);
 

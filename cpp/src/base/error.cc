@@ -1,5 +1,6 @@
 #include "weightstore/error.h"
 
+#include <cerrno>
 #include <system_error>
 #include <utility>
 
@@ -108,7 +109,9 @@ void Error::compose() {
   if (!path_.empty()) what_ += escape_controls(path_) + ": ";
   if (has_tensor_) what_ += "tensor '" + printable(tensor_) + "': ";
   what_ += message_;
-  if (os_errno_ != 0) what_ += ": " + std::generic_category().message(os_errno_);
+  // The system's text for ETIMEDOUT is about network connections. Messages about a timeout say themselves what was
+  // late.
+  if (os_errno_ != 0 && os_errno_ != ETIMEDOUT) what_ += ": " + std::generic_category().message(os_errno_);
   if (offset_) what_ += " (at byte " + std::to_string(*offset_) + ")";
 }
 

@@ -6,8 +6,8 @@
 
 namespace weightstore {
 
-// A fast hash of a name under a secret seed. The seed keeps the author of a file from choosing names that collide; it
-// is never stored, and no order depends on it.
+// A fast hash of a name with a secret seed. Because of the seed, the author of a file cannot choose names that collide.
+// The seed is never stored, and no order depends on it.
 inline std::uint64_t hash_name(std::string_view name, std::uint64_t seed) {
   __extension__ using Wide = unsigned __int128;
   const auto mix = [](std::uint64_t a, std::uint64_t b) {

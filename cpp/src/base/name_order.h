@@ -10,20 +10,21 @@
 
 namespace weightstore {
 
-// A name by its number, and four of its bytes.
+// The number of a name, and four of its bytes.
 struct NameKey {
   std::uint32_t bytes;
   std::uint32_t number;
 };
 
-// Sorts names by four bytes at a time. Names share long beginnings and lie all over an arena: comparing pairs of them
-// would go there, and over the same beginnings, again and again; this goes once for every four bytes that matter.
+// Sorts names by four bytes at a time. Names have long common prefixes and are scattered over an arena. A comparison of
+// two names would read the same prefixes from there again and again; this class reads each name once per four bytes
+// that matter.
 template <class NameOf>
 class NameSorter {
  public:
   explicit NameSorter(NameOf name) : name_(std::move(name)) {}
 
-  // Puts keys whose names agree in their first `skip` bytes into order.
+  // Sorts keys whose names all have the same first `skip` bytes.
   void sort(std::span<NameKey> keys, std::size_t skip, int depth = 0) {
     if (keys.size() <= kFew || depth == kMaxDepth) return sort_whole(keys);
     const std::size_t common = common_bytes(keys, skip);
@@ -37,7 +38,7 @@ class NameSorter {
     std::sort(keys.begin(), keys.end(), [](const NameKey& a, const NameKey& b) { return a.bytes < b.bytes; });
     for (auto first = keys.begin(); first != keys.end();) {
       const auto last = std::find_if(first, keys.end(), [&](const NameKey& key) { return key.bytes != first->bytes; });
-      // Perhaps a name has ended, and zeros that stand for nothing equal those of a longer one.
+      // A zero may mean that the name has ended, or it may be a byte of a longer name: compare the whole names.
       if ((first->bytes & 0xFF) == 0) {
         sort_whole({first, last});
       } else {
@@ -49,8 +50,8 @@ class NameSorter {
 
  private:
   static constexpr std::size_t kStep = sizeof(NameKey::bytes);
-  static constexpr std::size_t kFew = 8;  // below, there is nothing to gain
-  static constexpr int kMaxDepth = 64;    // names chosen to differ late must not cost call frames
+  static constexpr std::size_t kFew = 8;  // for fewer keys a plain sort is as fast
+  static constexpr int kMaxDepth = 64;    // hostile names with long common prefixes must not overflow the stack
 
   std::string_view name(const NameKey& key) const { return name_(key.number); }
 
@@ -73,8 +74,8 @@ class NameSorter {
   NameOf name_;
 };
 
-// The numbers 0 to `count` - 1 (below 2^32) in ascending order of the bytes of name(number). Takes eight bytes a name,
-// no more: headers of nothing but short names must not cost many times their size.
+// The numbers 0 to `count` - 1 (below 2^32), sorted by the bytes of name(number). Needs only eight bytes per name, so
+// that a header full of short names does not cost many times its size.
 template <class NameOf>
 std::vector<NameKey> sorted_name_keys(std::size_t count, NameOf name) {
   std::vector<NameKey> keys(count);
@@ -95,7 +96,7 @@ std::vector<std::uint32_t> order_by_name(std::size_t count, NameOf name) {
   return order;
 }
 
-// Puts `items` into ascending order of name_of(item), moving each along its cycle of the permutation.
+// Sorts `items` by name_of(item). It moves each item along its cycle of the permutation.
 template <class Item, class NameOf>
 void sort_by_name(std::vector<Item>& items, NameOf name_of) {
   std::vector<NameKey> keys = sorted_name_keys(items.size(), [&](std::uint32_t i) { return name_of(items[i]); });

@@ -41,7 +41,7 @@ std::uint64_t read_leb128(const std::uint8_t*& p) {
 std::size_t leb128_bytes(std::uint64_t n) { return (static_cast<std::size_t>(std::bit_width(n | 1)) + 6) / 7; }
 
 // Of the lookup: a power of two, at most half full.
-std::size_t slot_count(std::size_t tensors) { return std::bit_ceil(std::max<std::size_t>(16, 2 * tensors)); }
+std::size_t cell_count(std::size_t tensors) { return std::bit_ceil(std::max<std::size_t>(16, 2 * tensors)); }
 
 // How many edits turn `a` into `b`, at most `limit` + 1.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
@@ -154,7 +154,7 @@ void TensorTable::add(const Row& tensor) {
 
 std::size_t TensorTable::memory_bytes() const {
   return records_.capacity() * sizeof(Record) + names_.capacity() + shapes_.capacity() +
-         slots_.capacity() * sizeof(Slot);
+         cells_.capacity() * sizeof(Cell);
 }
 
 std::size_t TensorTable::bytes_to_add(const Row& tensor) const {
@@ -175,7 +175,7 @@ std::size_t TensorTable::bytes_to_add(const Row& tensor) const {
 }
 
 std::size_t TensorTable::bytes_to_finish() const {
-  return slot_count(records_.size()) * sizeof(Slot) + records_.size() / 2 * sizeof(Record);  // for sorting
+  return cell_count(records_.size()) * sizeof(Cell) + records_.size() / 2 * sizeof(Record);  // for sorting
 }
 
 void TensorTable::append(const TensorTable& other) {
@@ -192,20 +192,20 @@ void TensorTable::set_metadata(TextMap metadata) {
   has_metadata_ = true;
 }
 
-std::size_t TensorTable::slot_of(std::string_view wanted, std::uint64_t hash) const {
-  const std::size_t mask = slots_.size() - 1;
+std::size_t TensorTable::cell_of(std::string_view wanted, std::uint64_t hash) const {
+  const std::size_t mask = cells_.size() - 1;
   const auto tag = static_cast<std::uint32_t>(hash >> 32);
-  for (std::size_t slot = hash & mask;; slot = (slot + 1) & mask) {
-    if (slots_[slot].tensor == kFree) return slot;
-    if (slots_[slot].tag == tag && name(slots_[slot].tensor) == wanted) return slot;
+  for (std::size_t cell = hash & mask;; cell = (cell + 1) & mask) {
+    if (cells_[cell].tensor == kFree) return cell;
+    if (cells_[cell].tag == tag && name(cells_[cell].tensor) == wanted) return cell;
   }
 }
 
 std::optional<std::size_t> TensorTable::find(std::string_view wanted) const {
-  if (slots_.empty()) return std::nullopt;
-  const Slot& slot = slots_[slot_of(wanted, hash_name(wanted, hash_seed_))];
-  if (slot.tensor == kFree) return std::nullopt;
-  return slot.tensor;
+  if (cells_.empty()) return std::nullopt;
+  const Cell& cell = cells_[cell_of(wanted, hash_name(wanted, hash_seed_))];
+  if (cell.tensor == kFree) return std::nullopt;
+  return cell.tensor;
 }
 
 std::size_t TensorTable::at(std::string_view wanted) const {
@@ -247,21 +247,21 @@ void TensorTable::build_lookup() {
   // Addresses and time are enough of a secret: an attacker writes the file before this process exists.
   hash_seed_ = reinterpret_cast<std::uintptr_t>(records_.data()) * 0x9E3779B97F4A7C15u ^
                static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-  const std::size_t capacity = slot_count(records_.size());
-  slots_.assign(capacity, {});
-  // Each slot is a cache miss; asking for a batch of them before the first is needed lets the misses overlap.
+  const std::size_t capacity = cell_count(records_.size());
+  cells_.assign(capacity, {});
+  // Each cell is a cache miss; asking for a batch of them before the first is needed lets the misses overlap.
   std::array<std::uint64_t, 32> hashes;
   for (std::size_t first = 0; first < records_.size(); first += hashes.size()) {
     const std::size_t count = std::min(hashes.size(), records_.size() - first);
     for (std::size_t k = 0; k < count; ++k) {
       hashes[k] = hash_name(name(first + k), hash_seed_);
-      __builtin_prefetch(&slots_[hashes[k] & (capacity - 1)], 1);
+      __builtin_prefetch(&cells_[hashes[k] & (capacity - 1)], 1);
     }
     for (std::size_t k = 0; k < count; ++k) {
       const std::size_t i = first + k;
-      Slot& slot = slots_[slot_of(name(i), hashes[k])];
-      if (slot.tensor != kFree) throw Error(ErrorCode::kCorrupt, "the name is given twice").in_tensor(name(i));
-      slot = {static_cast<std::uint32_t>(hashes[k] >> 32), static_cast<std::uint32_t>(i)};
+      Cell& cell = cells_[cell_of(name(i), hashes[k])];
+      if (cell.tensor != kFree) throw Error(ErrorCode::kCorrupt, "the name is given twice").in_tensor(name(i));
+      cell = {static_cast<std::uint32_t>(hashes[k] >> 32), static_cast<std::uint32_t>(i)};
     }
   }
 }

@@ -6,27 +6,14 @@
 #include <vector>
 
 #include "check.h"
+#include "produced_bytes.h"
+#include "random_bytes.h"
 #include "weightstore/byte_producer.h"
 #include "weightstore/error.h"
 
 using namespace weightstore;
 
 namespace {
-
-std::vector<std::byte> all_of(ByteProducer& producer, std::size_t block) {
-  std::vector<std::byte> out(producer.size());
-  for (std::size_t done = 0; done < out.size(); done += block) {
-    producer.fill(done, MutableBytes(out).subspan(done, std::min(block, out.size() - done)));
-  }
-  return out;
-}
-
-std::vector<std::byte> random_bytes(std::size_t size, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<std::byte> bytes(size);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
 
 void gather_naively(const StridedArray& array, std::size_t dim, const std::byte* at, std::vector<std::byte>& out) {
   if (dim == array.shape.size()) {

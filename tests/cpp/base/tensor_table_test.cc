@@ -8,6 +8,7 @@
 #include "test_files.h"
 #include "weightstore/error.h"
 #include "weightstore/tensor.h"
+#include "weightstore/value.h"
 
 using namespace weightstore;
 
@@ -283,6 +284,16 @@ TEST(scalar_map_finds_and_sorts) {
   map.add("done", false);
   map.sort();
   CHECK_EQ(map.duplicate(), 2u);
+}
+
+TEST(metadata_may_be_more_than_text) {
+  TensorTable table;
+  CHECK(table.typed_metadata() == nullptr);
+  table.set_typed_metadata(std::make_shared<const Value>(Value::Map{{Value("layers"), Value(32)}}));
+  table.finish();
+  const TensorTable copy = table;
+  CHECK(*copy.typed_metadata()->find("layers") == Value(32));
+  CHECK(!copy.has_metadata());
 }
 
 RUN_TESTS()
