@@ -5,8 +5,9 @@
 
 #include "io/available_memory.h"
 #include "io/huge_buffer.h"
-#include "transform/cast_kernels.h"
-#include "transform/transpose_block.h"
+#include "kernels/cast_kernels.h"
+#include "kernels/transpose_view.h"
+#include "transform/threads.h"
 #include "weightstore/error.h"
 #include "weightstore/transform.h"
 
@@ -19,7 +20,7 @@ constexpr std::size_t kStepBytes = 256u << 10;
 constexpr std::size_t kBandBytes = 128;
 constexpr std::size_t kMostBandBytes = std::size_t{32} << 20;
 
-// A block of the file may end inside a number. The number is then converted once and kept, because the input can not be
+// A chunk of the file may end inside a number. The number is then converted once and kept, because the input can not be
 // asked for it again.
 class CastBytes final : public ByteProducer {
  public:
@@ -137,7 +138,7 @@ class TransposedBytes final : public ByteProducer {
   // As many columns as `out` has room for, from `first` on.
   void make(std::uint64_t first, MutableBytes out) {
     const std::byte* begin = input().data() + first * item_bytes_;
-    transform::transpose_part({begin, columns_ * item_bytes_, rows_, out.size() / column_bytes_, item_bytes_},
+    transform::transpose_view({begin, columns_ * item_bytes_, rows_, out.size() / column_bytes_, item_bytes_},
                               out.data(), column_bytes_, 0);
   }
 
@@ -176,13 +177,13 @@ class TransposedBytes final : public ByteProducer {
 }  // namespace
 
 std::shared_ptr<ByteProducer> cast_bytes(std::shared_ptr<ByteProducer> bytes, DType from, DType to) {
-  if (can_cast(from, to) && transform::cast_kernel(from, to) == nullptr) return bytes;
+  if (can_cast(from, to) && kernels::cast_kernel(from, to) == nullptr) return bytes;
   return std::make_shared<CastBytes>(std::move(bytes), from, to);
 }
 
 std::shared_ptr<ByteProducer> transposed_bytes(std::shared_ptr<ByteProducer> bytes, std::size_t item_bytes,
                                                std::uint64_t rows, std::uint64_t columns) {
-  transform::check_matrix(bytes->size(), item_bytes, rows, columns);
+  kernels::check_matrix(bytes->size(), item_bytes, rows, columns);
   if (rows <= 1 || columns <= 1) return bytes;
   return std::make_shared<TransposedBytes>(std::move(bytes), item_bytes, rows, columns);
 }

@@ -1,37 +1,44 @@
-#include <bit>
-#include <string>
+#include <algorithm>
 
-#include "base/checked.h"
-#include "io/copy_bytes.h"
-#include "transform/transpose_block.h"
-#include "weightstore/error.h"
+#include "io/parallel.h"
+#include "kernels/transpose_view.h"
+#include "transform/threads.h"
 #include "weightstore/transform.h"
 
 namespace weightstore {
 
-void transform::check_matrix(std::uint64_t bytes, std::size_t item_bytes, std::uint64_t rows, std::uint64_t columns) {
-  if (item_bytes > 16 || std::popcount(item_bytes) != 1) {
-    throw Error(ErrorCode::kUnsupported, "cannot transpose elements of " + std::to_string(item_bytes) +
-                                             " bytes; they must have 1, 2, 4, 8 or 16");
-  }
-  const auto elements = checked_mul(rows, columns);
-  const auto needed = elements ? checked_mul(*elements, item_bytes) : std::nullopt;
-  if (needed != bytes) {
-    throw Error(ErrorCode::kInvalidArgument, std::to_string(rows) + " x " + std::to_string(columns) + " elements of " +
-                                                 std::to_string(item_bytes) + " bytes are not " +
-                                                 std::to_string(bytes) + " bytes");
-  }
+// Tasks are bands of columns, so that a thread writes memory of its own; of few columns, also bands of rows.
+void transform::transpose_view(const kernels::MatrixView& in, std::byte* out, std::size_t out_stride,
+                               unsigned threads) {
+  // Of a row, in one task: neighbouring tiles share pages of the input.
+  constexpr std::size_t kBandBytes = 2048;
+  const std::size_t item = in.item_bytes;
+  const std::size_t bytes = in.rows * in.columns * item;
+  if (bytes == 0) return;
+  const bool stream = bytes >= kernels::kStreamBytes;
+  threads = threads_for(bytes, threads);
+  if (threads == 1) return kernels::transpose_view(in, out, out_stride, stream);
+  const std::size_t side = kernels::tile_side(item);
+  const std::size_t band_columns = std::max(side, kBandBytes / item);
+  const std::size_t bands = (in.columns + band_columns - 1) / band_columns;
+  const std::size_t wanted = std::size_t{4} * threads;
+  const std::size_t cuts = bands >= wanted ? 1 : (wanted + bands - 1) / bands;
+  const std::size_t band_rows = std::max(side, (in.rows / cuts + side - 1) / side * side);
+  const std::size_t row_bands = (in.rows + band_rows - 1) / band_rows;
+  io::parallel_for(bands * row_bands, threads, [&](std::size_t band) {
+    const std::size_t c = band % bands * band_columns;
+    const std::size_t r = band / bands * band_rows;
+    const kernels::MatrixView band_view{in.data + r * in.stride + c * item, in.stride, std::min(band_rows, in.rows - r),
+                                        std::min(band_columns, in.columns - c), item};
+    kernels::transpose_view(band_view, out + c * out_stride + r * item, out_stride, stream);
+  });
 }
 
 void transpose(ConstBytes in, std::size_t item_bytes, std::uint64_t rows, std::uint64_t columns, MutableBytes out,
                unsigned threads) {
-  transform::check_matrix(in.size(), item_bytes, rows, columns);
-  if (out.size() != in.size()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "the matrix has " + std::to_string(in.size()) + " bytes, the output " + std::to_string(out.size()));
-  }
-  if (rows <= 1 || columns <= 1) return io::copy_bytes(out.data(), in.data(), in.size());
-  transform::transpose_part({in.data(), columns * item_bytes, rows, columns, item_bytes}, out.data(), rows * item_bytes,
+  kernels::check_transpose(in, item_bytes, rows, columns, out);
+  if (rows <= 1 || columns <= 1) return kernels::transpose(in, item_bytes, rows, columns, out);
+  transform::transpose_view({in.data(), columns * item_bytes, rows, columns, item_bytes}, out.data(), rows * item_bytes,
                             threads);
 }
 

@@ -1,4 +1,4 @@
-// Casts and transposes as producers: by themselves, chained, and on their way into a file.
+// Casts and transposes on several threads, and as producers: by themselves, chained, and on their way into a file.
 
 #include "weightstore/transform.h"
 
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "check.h"
+#include "produced_bytes.h"
 #include "random_bytes.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
@@ -14,15 +15,6 @@
 using namespace weightstore;
 
 namespace {
-
-std::vector<std::byte> all_of(ByteProducer& producer, std::size_t block) {
-  std::vector<std::byte> out(producer.size());
-  for (std::size_t done = 0; done < out.size(); done += block) {
-    producer.fill(done, MutableBytes(out).subspan(done, std::min(block, out.size() - done)));
-  }
-  producer.finished();
-  return out;
-}
 
 std::vector<std::byte> casted(ConstBytes in, DType from, DType to) {
   std::vector<std::byte> out(cast_size(in.size(), from, to));
@@ -61,6 +53,36 @@ class Stream final : public ByteProducer {
 };
 
 }  // namespace
+
+TEST(threads_do_not_change_a_cast) {
+  const auto in = random_bytes(3'000'001 * 4, 3);
+  std::vector<std::byte> alone(in.size() / 2);
+  kernels::cast(in, DType::kF32, DType::kBF16, alone);
+  for (const unsigned threads : {0u, 1u, 5u}) {
+    std::vector<std::byte> together(in.size() / 2);
+    cast(in, DType::kF32, DType::kBF16, together, threads);
+    CHECK(alone == together);
+  }
+  CHECK(CHECK_THROWS(Error, cast(in, DType::kF32, DType::kF64, alone)).code() == ErrorCode::kInvalidArgument);
+}
+
+TEST(threads_do_not_change_a_transpose) {
+  constexpr std::size_t kBytes = 5u << 20;
+  for (const std::size_t item : {1u, 2u, 4u, 8u, 16u}) {
+    // Rows aligned to 16 bytes and not; wide, and tall.
+    for (const std::size_t rows : {std::size_t{1024}, std::size_t{1021}, std::size_t{3}, kBytes / 3 / item}) {
+      const std::size_t columns = kBytes / rows / item;
+      const auto in = random_bytes(rows * columns * item, 9);
+      std::vector<std::byte> alone(in.size());
+      kernels::transpose(in, item, rows, columns, alone);
+      std::vector<std::byte> together(in.size());
+      transpose(in, item, rows, columns, together, 3);
+      CHECK(alone == together);
+      std::vector<std::byte> out(1);
+      CHECK(CHECK_THROWS(Error, transpose(in, item, rows, columns, out)).code() == ErrorCode::kInvalidArgument);
+    }
+  }
+}
 
 TEST(casts_in_blocks_that_cut_numbers) {
   for (const auto& [from, to] : {std::pair{DType::kF32, DType::kF16},

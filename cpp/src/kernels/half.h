@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace weightstore::transform {
+namespace weightstore::kernels {
 
 constexpr std::uint32_t widen_f16(std::uint16_t half) {
   constexpr std::uint32_t kRebias = 112u << 23;
@@ -42,4 +42,4 @@ constexpr std::uint16_t narrow_to_bf16(std::uint32_t bits) {
   return static_cast<std::uint16_t>((bits & 0x7fff'ffffu) > 0x7f80'0000u ? quiet : rounded);
 }
 
-}  // namespace weightstore::transform
+}  // namespace weightstore::kernels

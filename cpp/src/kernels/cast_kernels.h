@@ -1,12 +1,13 @@
 #pragma once
 
-// Conversions of whole arrays on one thread.
+// How numbers of one type become numbers of another.
 
 #include <cstddef>
 
+#include "weightstore/byte_source.h"
 #include "weightstore/dtype.h"
 
-namespace weightstore::transform {
+namespace weightstore::kernels {
 
 // Converts `count` numbers; neither address need be aligned, the arrays do not overlap.
 using CastKernel = void (*)(const std::byte* in, std::byte* out, std::size_t count);
@@ -20,4 +21,7 @@ CastKernel vector_cast(DType from, DType to);
 // The better of the two. Flex32 is F32 here; null when nothing changes.
 CastKernel cast_kernel(DType from, DType to);
 
-}  // namespace weightstore::transform
+// Throws what kernels::cast() throws.
+void check_cast(ConstBytes in, DType from, DType to, ConstBytes out);
+
+}  // namespace weightstore::kernels

@@ -2,9 +2,9 @@
 
 // From two types known at run time to the kernel that was compiled for them.
 
-#include "transform/cast_kernels.h"
+#include "kernels/cast_kernels.h"
 
-namespace weightstore::transform {
+namespace weightstore::kernels {
 
 template <DType kType>
 inline constexpr std::size_t kBytes = kType == DType::kF64   ? 8
@@ -44,4 +44,4 @@ CastKernel kernel_for(DType from, DType to) {
   }
 }
 
-}  // namespace weightstore::transform
+}  // namespace weightstore::kernels

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "check.h"
-#include "transform/cast_kernels.h"
+#include "kernels/cast_kernels.h"
 #include "weightstore/error.h"
-#include "weightstore/transform.h"
+#include "weightstore/kernels.h"
 
 using namespace weightstore;
 
@@ -18,9 +18,9 @@ namespace {
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
 
 template <class To, class From>
-std::vector<To> casted(const std::vector<From>& in, DType from, DType to, unsigned threads = 0) {
+std::vector<To> casted(const std::vector<From>& in, DType from, DType to) {
   std::vector<To> out(in.size());
-  cast(std::as_bytes(std::span(in)), from, to, std::as_writable_bytes(std::span(out)), threads);
+  kernels::cast(std::as_bytes(std::span(in)), from, to, std::as_writable_bytes(std::span(out)));
   return out;
 }
 
@@ -185,9 +185,9 @@ TEST(rounding_is_to_the_nearest_between_all_neighbours) {
 TEST(vector_and_portable_kernels_agree) {
   for (const DType from : kTypes) {
     for (const DType to : kTypes) {
-      const auto portable = transform::portable_cast(from, to);
+      const auto portable = kernels::portable_cast(from, to);
       CHECK_EQ(portable == nullptr, from == to);
-      const auto vector = transform::vector_cast(from, to);
+      const auto vector = kernels::vector_cast(from, to);
       if (portable == nullptr || vector == nullptr) continue;
       const std::size_t to_bytes = bits_of(to) / 8;
       // Past the size from which stores go around the caches, and not a multiple of anything.
@@ -209,22 +209,13 @@ TEST(vector_and_portable_kernels_agree) {
   }
 }
 
-TEST(threads_do_not_change_the_result) {
-  const auto in = numbers(DType::kF32, 3'000'001, 3);
-  std::vector<std::byte> alone(in.size() / 2);
-  std::vector<std::byte> together(in.size() / 2);
-  cast(in, DType::kF32, DType::kBF16, alone, 1);
-  cast(in, DType::kF32, DType::kBF16, together, 5);
-  CHECK(alone == together);
-}
-
 TEST(the_same_type_is_a_copy) {
   const auto in = numbers(DType::kF32, 1001, 5);
   std::vector<std::byte> out(in.size());
-  cast(in, DType::kF32, DType::kF32, out);
+  kernels::cast(in, DType::kF32, DType::kF32, out);
   CHECK(out == in);
   std::ranges::fill(out, std::byte{0});
-  cast(in, DType::kFlex32, DType::kF32, out);
+  kernels::cast(in, DType::kFlex32, DType::kF32, out);
   CHECK(out == in);
 }
 
@@ -236,12 +227,12 @@ TEST(what_cannot_be_cast_is_refused) {
   CHECK(!can_cast(DType::kF32, DType::kF8_E4M3));
   std::vector<std::byte> bytes(8);
   std::vector<std::byte> out(4);
-  const Error error = CHECK_THROWS(Error, cast(bytes, DType::kI64, DType::kF32, out));
+  const Error error = CHECK_THROWS(Error, kernels::cast(bytes, DType::kI64, DType::kF32, out));
   CHECK(error.code() == ErrorCode::kUnsupported);
   CHECK(error.message().find("I64") != std::string::npos);
-  CHECK(CHECK_THROWS(Error, cast(ConstBytes(bytes).first(7), DType::kF32, DType::kF16, out)).code() ==
+  CHECK(CHECK_THROWS(Error, kernels::cast(ConstBytes(bytes).first(7), DType::kF32, DType::kF16, out)).code() ==
         ErrorCode::kInvalidArgument);
-  CHECK(CHECK_THROWS(Error, cast(bytes, DType::kF32, DType::kF64, out)).code() == ErrorCode::kInvalidArgument);
+  CHECK(CHECK_THROWS(Error, kernels::cast(bytes, DType::kF32, DType::kF64, out)).code() == ErrorCode::kInvalidArgument);
   CHECK(CHECK_THROWS(Error, cast_size(~0ull - 1, DType::kF16, DType::kF64)).code() == ErrorCode::kInvalidArgument);
   CHECK_EQ(cast_size(12, DType::kF32, DType::kF64), 24u);
 }

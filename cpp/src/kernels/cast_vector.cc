@@ -1,18 +1,18 @@
-#include "transform/cast_kernels.h"
+#include "kernels/cast_kernels.h"
 
 #if defined(__x86_64__)
 
 #include <cpuid.h>
 #include <immintrin.h>
 
-#include "transform/cast_table.h"
+#include "kernels/cast_table.h"
 
 // Sixteen numbers at a time, as the bits of F32 in two registers between load and store. The rest of an array, and what
 // comes before an aligned address, goes through the portable kernel, which gives the same bits.
 
 #define WEIGHTSTORE_AVX2 __attribute__((target("avx2,f16c")))
 
-namespace weightstore::transform {
+namespace weightstore::kernels {
 namespace {
 
 constexpr std::size_t kStep = 16;
@@ -148,14 +148,14 @@ CastKernel vector_cast(DType from, DType to) {
   return usable ? kernel_for<Vector>(from, to) : nullptr;
 }
 
-}  // namespace weightstore::transform
+}  // namespace weightstore::kernels
 
 #else
 
-namespace weightstore::transform {
+namespace weightstore::kernels {
 
 CastKernel vector_cast(DType, DType) { return nullptr; }
 
-}  // namespace weightstore::transform
+}  // namespace weightstore::kernels
 
 #endif

@@ -1,10 +1,10 @@
 #include <cstring>
 
-#include "transform/cast_kernels.h"
-#include "transform/cast_table.h"
-#include "transform/half.h"
+#include "kernels/cast_kernels.h"
+#include "kernels/cast_table.h"
+#include "kernels/half.h"
 
-namespace weightstore::transform {
+namespace weightstore::kernels {
 namespace {
 
 template <class T>
@@ -45,4 +45,4 @@ struct Portable {
 
 CastKernel portable_cast(DType from, DType to) { return kernel_for<Portable>(from, to); }
 
-}  // namespace weightstore::transform
+}  // namespace weightstore::kernels

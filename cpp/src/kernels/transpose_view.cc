@@ -1,10 +1,9 @@
-#include "transform/transpose_block.h"
+#include "kernels/transpose_view.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
-
-#include "transform/blocks.h"
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -15,7 +14,7 @@
 // cache lines, so that it can go around the caches, in which it would only cost a read and push out the input. Memory
 // is the limit by then; registers wider than the 16 bytes that every processor has gain nothing.
 
-namespace weightstore::transform {
+namespace weightstore::kernels {
 namespace {
 
 // Elements on a side of a tile.
@@ -23,11 +22,6 @@ template <std::size_t kItem>
 inline constexpr std::size_t kTile = kItem == 1   ? 128
                                      : kItem <= 4 ? 64
                                                   : 256 / kItem;
-
-// Outputs below this stay in the cache.
-constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
-// Of a row, in one task: neighbouring tiles share pages of the input.
-constexpr std::size_t kBandBytes = 2048;
 
 template <std::size_t kItem>
 struct Lanes;
@@ -143,7 +137,7 @@ struct Tile {
 };
 
 template <std::size_t kItem>
-void transpose_alone(const MatrixPart& in, std::byte* out, std::size_t out_stride, bool stream) {
+void transpose_tiles(const MatrixView& in, std::byte* out, std::size_t out_stride, bool stream) {
   constexpr std::size_t kSide = Tile<kItem>::kSide;
   Tile<kItem> tile;
   for (std::size_t r = 0; r < in.rows; r += kSide) {
@@ -162,45 +156,36 @@ void transpose_alone(const MatrixPart& in, std::byte* out, std::size_t out_strid
 #endif
 }
 
-// Tasks are bands of columns, so that a thread writes memory of its own; of few columns, also bands of rows.
-template <std::size_t kItem>
-void transpose_bands(const MatrixPart& in, std::byte* out, std::size_t out_stride, unsigned threads) {
-  const std::size_t bytes = in.rows * in.columns * kItem;
-  const bool stream = bytes >= kStreamBytes;
-  threads = threads_for(bytes, threads);
-  if (threads == 1) return transpose_alone<kItem>(in, out, out_stride, stream);
-  constexpr std::size_t kSide = Tile<kItem>::kSide;
-  constexpr std::size_t kColumns = std::max(kSide, kBandBytes / kItem);
-  const std::size_t bands = (in.columns + kColumns - 1) / kColumns;
-  const std::size_t wanted = std::size_t{4} * threads;
-  const std::size_t cuts = bands >= wanted ? 1 : (wanted + bands - 1) / bands;
-  const std::size_t rows = std::max(kSide, (in.rows / cuts + kSide - 1) / kSide * kSide);
-  const std::size_t row_bands = (in.rows + rows - 1) / rows;
-  for_blocks(std::uint64_t{bands} * row_bands, threads, [&](std::uint64_t block) {
-    const std::size_t c = block % bands * kColumns;
-    const std::size_t r = block / bands * rows;
-    const MatrixPart part{in.data + r * in.stride + c * kItem, in.stride, std::min(rows, in.rows - r),
-                          std::min(kColumns, in.columns - c), kItem};
-    transpose_alone<kItem>(part, out + c * out_stride + r * kItem, out_stride, stream);
-  });
-}
-
 }  // namespace
 
-void transpose_part(const MatrixPart& in, std::byte* out, std::size_t out_stride, unsigned threads) {
-  if (in.rows == 0 || in.columns == 0) return;
-  switch (in.item_bytes) {
+std::size_t tile_side(std::size_t item_bytes) {
+  switch (item_bytes) {
     case 1:
-      return transpose_bands<1>(in, out, out_stride, threads);
+      return kTile<1>;
     case 2:
-      return transpose_bands<2>(in, out, out_stride, threads);
+      return kTile<2>;
     case 4:
-      return transpose_bands<4>(in, out, out_stride, threads);
+      return kTile<4>;
     case 8:
-      return transpose_bands<8>(in, out, out_stride, threads);
+      return kTile<8>;
     default:
-      return transpose_bands<16>(in, out, out_stride, threads);
+      return kTile<16>;
   }
 }
 
-}  // namespace weightstore::transform
+void transpose_view(const MatrixView& in, std::byte* out, std::size_t out_stride, bool stream) {
+  switch (in.item_bytes) {
+    case 1:
+      return transpose_tiles<1>(in, out, out_stride, stream);
+    case 2:
+      return transpose_tiles<2>(in, out, out_stride, stream);
+    case 4:
+      return transpose_tiles<4>(in, out, out_stride, stream);
+    case 8:
+      return transpose_tiles<8>(in, out, out_stride, stream);
+    default:
+      return transpose_tiles<16>(in, out, out_stride, stream);
+  }
+}
+
+}  // namespace weightstore::kernels
