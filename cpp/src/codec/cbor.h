@@ -1,6 +1,7 @@
 #pragma once
 
-// CBOR (RFC 8949): a cursor that is asked for one item after the other, a writer, and whole trees over both.
+// Reads and writes CBOR (RFC 8949): a cursor that reads one item after another, a writer, and functions for whole
+// trees.
 
 #include <array>
 #include <cstddef>
@@ -16,27 +17,32 @@ namespace weightstore {
 
 enum class CborKind : std::uint8_t { kUint, kNegative, kBytes, kText, kArray, kMap, kBool, kNull, kFloat };
 
-// Walks over CBOR without building anything from it. Every length is compared with the bytes that are left before it is
-// used, so the cost of any input is its size.
+// Reads CBOR items one after another, without building a tree. It compares every length with the number of bytes that
+// are left before it uses the length, so the cost of any input is proportional to its size.
 //
-// Accepted: indefinite lengths, integers and lengths longer than needed, `undefined` as null; tags are passed over.
-// Refused with kCorrupt: what RFC 8949 calls not well-formed, text that is not UTF-8, other simple values, and an item
-// of another kind than the one asked for. Refused with kUnsupported: integers outside [-2^63, 2^64), bignums too.
-// Refused with kLimit: more than kMaxDepth arrays and maps inside one another. Errors carry the offset of the item.
+// It accepts indefinite lengths, integers and lengths in a longer form than necessary, and `undefined` as null. It
+// skips tags. It refuses
+//  - with Error(kCorrupt): input that RFC 8949 calls not well-formed, text that is not UTF-8, other simple values, and
+//    an item of another kind than the caller asks for;
+//  - with Error(kUnsupported): integers outside [-2^63, 2^64), including bignums;
+//  - with Error(kLimit): more than kMaxDepth nested arrays and maps.
+// Errors have the offset of the item.
 //
-// Refers to the bytes it was given. A copy walks on its own, which is how to look ahead. Thread-compatible.
+// The bytes must outlive the cursor. A copy of a cursor moves independently, so that a caller can look ahead with a
+// copy. Used by one thread at a time.
 class CborCursor {
  public:
   static constexpr std::size_t kMaxDepth = 128;
 
-  // `first_offset` is the place of bytes[0] in its file, for errors.
+  // `first_offset` is the offset of bytes[0] in its file, for errors.
   explicit CborCursor(ConstBytes bytes, std::uint64_t first_offset = 0) : bytes_(bytes), first_offset_(first_offset) {}
 
-  // What comes next. Moves past tags only.
+  // The kind of the next item. Skips the tags before it, but not the item.
   CborKind peek();
 
-  // Opens an array or a map. Then, for each element (or each key and its value), next() says true and the caller reads
-  // or skips it; next() says false when there are no more, and has left the array or map.
+  // Enters an array or a map. The caller then calls next() before each element of an array, or before each key of a
+  // map, and reads or skips the element (or the key and its value). next() returns false at the end, and leaves the
+  // array or map.
   void enter_array();
   void enter_map();
   bool next() {
@@ -50,12 +56,13 @@ class CborCursor {
     return true;
   }
 
-  // The text itself where it lies in one piece, or its pieces put together in `scratch`.
+  // Reads text. The result points into the input, or into `scratch` if the text is stored in pieces.
   std::string_view read_text(std::string& scratch);
-  // Text in one piece, as the names of fields are: refers to the input.
+  // Reads the name of a field: text that must be in one piece. The result points into the input.
   std::string_view read_name();
-  // Passes over text that is exactly `name`, or does nothing: the quick way to see what was expected. Misses names in
-  // longer forms than they need, so read_name() has the last word.
+  // A fast path before read_name(): skips a name that equals `name` and returns true; otherwise returns false and does
+  // not move. It also returns false for an equal name in a longer form than necessary, so callers must go on with
+  // read_name().
   bool try_name(std::string_view name) {
     if (name.size() >= 24 || left() <= name.size()) return false;
     const std::byte* p = bytes_.data() + position_;
@@ -66,24 +73,25 @@ class CborCursor {
   }
   ConstBytes read_bytes(std::string& scratch);  // as read_text()
   std::uint64_t read_uint() {
-    // Most numbers are small, and are their own head.
+    // Most numbers are below 24: the first byte is the number.
     if (!at_end() && bytes_[position_] < std::byte{24}) return std::to_integer<std::uint64_t>(bytes_[position_++]);
     return read_any_uint();
   }
-  std::int64_t read_int();  // an unsigned integer too, when it fits
-  double read_float();      // no integers
+  std::int64_t read_int();  // accepts an unsigned integer that fits
+  double read_float();      // accepts no integer
   bool read_bool();
   void read_null();
 
-  // Passes over one item with everything inside it; it must be well-formed.
+  // Skips one item with everything inside it, after checking that it is well-formed.
   void skip_value();
 
   bool at_end() const { return position_ == bytes_.size(); }
-  // Where the next byte comes from, counted as errors count.
+  // The offset of the next byte in the file, as in errors.
   std::uint64_t offset() const { return first_offset_ + position_; }
 
  private:
-  // In place of a count; no count reaches it, because counts are compared with the bytes that are left.
+  // Marks an indefinite length. No count has this value, because counts are compared with the number of bytes that are
+  // left.
   static constexpr std::uint64_t kUntilBreak = UINT64_MAX;
 
   struct Head {
@@ -111,10 +119,11 @@ class CborCursor {
   std::uint64_t first_offset_;
   std::size_t position_ = 0;
   std::size_t depth_ = 0;
-  std::array<std::uint64_t, kMaxDepth> remaining_{};  // entries to come at each open level
+  std::array<std::uint64_t, kMaxDepth> remaining_{};  // entries left in each open array or map
 };
 
-// Appends CBOR to a string: definite lengths, shortest integers, and the shortest float that has the same value.
+// Appends CBOR to a string. Writes definite lengths, the shortest form of integers, and the shortest float of the same
+// value.
 class CborWriter {
  public:
   explicit CborWriter(std::string& out) : out_(out) {}
@@ -124,7 +133,7 @@ class CborWriter {
   void write_float(double x);
   void write_bool(bool b) { out_.push_back(static_cast<char>(b ? 0xF5 : 0xF4)); }
   void write_null() { out_.push_back(static_cast<char>(0xF6)); }
-  void write_text(std::string_view text);  // which the caller knows to be UTF-8
+  void write_text(std::string_view text);  // must be UTF-8
   void write_bytes(ConstBytes bytes);
   void begin_array(std::uint64_t elements) { write_head(4, elements); }
   void begin_map(std::uint64_t entries) { write_head(5, entries); }
@@ -136,12 +145,12 @@ class CborWriter {
   std::string& out_;
 };
 
-// One item and nothing behind it. Refuses what CborCursor refuses, and with kCorrupt a map that has a key twice. Time
-// and memory are proportional to the input (n log n for maps).
+// Decodes bytes that hold exactly one item. Refuses what CborCursor refuses, and with Error(kCorrupt) duplicate keys of
+// a map and bytes after the item. Memory is proportional to the input, and so is time, except that maps take n log n.
 Value cbor_decode(ConstBytes bytes);
 
-// The inverse. Throws kInvalidArgument for what cbor_decode() would refuse: text that is not UTF-8, a key twice, more
-// than CborCursor::kMaxDepth levels.
+// The inverse of cbor_decode(). Throws Error(kInvalidArgument) for values that cbor_decode() would refuse: text that is
+// not UTF-8, duplicate keys, more than CborCursor::kMaxDepth nested arrays and maps.
 std::string cbor_encode(const Value& value);
 
 }  // namespace weightstore

@@ -1,9 +1,10 @@
 #pragma once
 
-// JSON as RFC 8259 has it, and nothing else: no comments, no trailing commas, no lone surrogates, UTF-8 only.
+// Reads and writes JSON, strictly as RFC 8259 defines it: no comments, no trailing commas, no lone surrogates, UTF-8
+// only.
 //
-// The cursor pulls one value after another out of the text without building a tree, so that a header of a hundred
-// megabytes costs no more memory than what is kept of it.
+// The cursor reads one value after another and builds no tree, so that the header of a file needs no memory besides
+// what the caller keeps of it.
 
 #include <cstdint>
 #include <cstring>
@@ -15,42 +16,43 @@
 
 namespace weightstore {
 
-// Reads forward through one JSON text, which must outlive it. Every call either advances over what its name says or
-// throws Error(kCorrupt) with the offset of the first byte that cannot be. Thread-compatible.
+// Reads one JSON text from its beginning to its end. The text must outlive the cursor. Each function advances over what
+// it reads, or throws Error(kCorrupt) with the offset of the first wrong byte. Used by one thread at a time.
 class JsonCursor {
  public:
-  // Open arrays and objects; one more is refused. The figure of the SafeTensors reference.
+  // How deeply arrays and objects may be nested. The reference implementation of SafeTensors has the same limit.
   static constexpr int kMaxDepth = 127;
 
   explicit JsonCursor(std::string_view text) : text_(text) {}
 
-  // The first byte of the next value, '\0' at the end of the text.
+  // The first byte of the next value, or '\0' at the end of the text. Skips white space.
   char peek() {
     skip_space();
     return at_ < text_.size() ? text_[at_] : '\0';
   }
 
   void begin_object();
-  // True and `key` when the object goes on, false when it has ended. The key points into the text, or into `scratch`
-  // when it had to be unescaped.
+  // Reads the next key of the object. Returns false at the end of the object. `key` points into the text, or into
+  // `scratch` if it had to be unescaped.
   bool next_key(std::string_view& key, std::string& scratch);
 
   void begin_array();
-  // True when another element follows, false when the array has ended.
+  // Goes to the next element of the array. Returns false at the end of the array.
   bool next_element();
 
+  // The result points into the text, or into `scratch` if it had to be unescaped.
   std::string_view read_string(std::string& scratch);
-  // A plain non-negative integer below 2^64: no sign, fraction, exponent or leading zero.
+  // Reads an integer from 0 to 2^64 - 1 without sign, fraction, exponent or leading zero.
   std::uint64_t read_uint();
-  // Any value, as a tree. Duplicate keys are refused.
+  // Reads a value of any kind as a tree. Refuses duplicate keys.
   Value read_value();
-  // Checks one value of any kind and returns its text.
+  // Skips a value of any kind, after checking it, and returns its text.
   std::string_view skip_value();
-  // Consumes the literal null if it is next.
+  // Skips the literal null if it comes next; returns false otherwise.
   bool consume_null();
 
-  // For text whose spelling is known, in place of the calls above: advance over exactly this text, or over a plain
-  // integer, if it is next without white space; false leaves the cursor where it is.
+  // Fast paths for text in a known spelling. They skip exactly this text, or read an integer of at most 19 digits, if
+  // that comes next without white space before it. Otherwise they return false and do not move the cursor.
   bool skip_text(std::string_view text) {
     if (text_.size() - at_ < text.size() || std::memcmp(text_.data() + at_, text.data(), text.size()) != 0)
       return false;
@@ -58,11 +60,11 @@ class JsonCursor {
     return true;
   }
   bool skip_uint(std::uint64_t& n);
-  // What was not read yet, and a way back to an earlier offset() at the same depth.
+  // The text that was not read yet; and a way back to an earlier offset() at the same nesting depth.
   std::string_view rest() const { return text_.substr(at_); }
   void back_to(std::size_t offset) { at_ = offset; }
 
-  // Throws unless only white space is left.
+  // Throws Error(kCorrupt) unless only white space is left.
   void expect_end();
 
   std::size_t offset() const { return at_; }
@@ -84,35 +86,36 @@ class JsonCursor {
     ++at_;
   }
   [[noreturn]] void fail_expected(const char* what) const;
-  static std::string describe(char c);  // for errors
+  static std::string describe(char c);  // for messages
   void enter(char open, const char* what);
   void literal(std::string_view word);
   std::string_view number_text();
-  // Advances over a string and returns what is between its quotes, UTF-8 but not yet unescaped.
+  // Reads a string and returns the text between its quotes: checked to be UTF-8, but not unescaped.
   std::string_view string_body(bool& escaped);
   void unescape(std::string_view body, std::size_t body_offset, std::string* out) const;
   Value number_value(std::string_view number) const;
 
-  // How many elements the arrays and objects inside of a value have, in the order in which they begin. Trees are built
-  // with exactly the room they need: a vector that grows would take up to three times as much.
+  // The number of elements of each array and object inside a value, in the order in which they begin. build_value()
+  // allocates exactly this much, because a growing vector would take up to three times as much memory.
   using Counts = std::vector<std::uint32_t>;
-  // Checks one value; fills `counts` unless it is nullptr.
+  // Skips one value after checking it. Fills `counts` unless it is null.
   std::string_view walk_value(Counts* counts);
-  // `counts` are those of a value that walk_value() found right; advances it.
+  // Builds the tree of a value that walk_value() has checked. Takes the counts of the value from `counts`, and moves
+  // `counts` past them.
   Value build_value(const std::uint32_t*& counts);
 
   std::string_view text_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  bool first_ = false;  // no element of the innermost open array or object was read yet
+  bool first_ = false;  // true before the first element of the innermost open array or object
 };
 
-// The whole text as a tree.
+// Decodes the whole text as one value. Throws Error(kCorrupt).
 Value json_decode(std::string_view text);
 
-// Compact JSON. Text is escaped as the SafeTensors reference does: \" \\ \b \f \n \r \t, other control characters as
-// \u00xx, all else as it is. Throws Error(kInvalidArgument) for what JSON cannot say (bytes, NaN, keys that are not
-// text).
+// Encodes a value as JSON without white space. Escapes text as the reference implementation of SafeTensors does:
+// quotes, \\, \b, \f, \n, \r, \t, and other control characters as \u00xx. Throws Error(kInvalidArgument) for values
+// that JSON cannot represent: bytes, NaN, infinity, keys that are not text.
 std::string json_encode(const Value& value);
 
 // Appends `text`, which must be UTF-8, as a JSON string.

@@ -43,7 +43,7 @@ class MemoryBudget {
   std::uint64_t used() const { return used_; }
 
   // The charge for a block of this size on the heap, with what the allocator adds.
-  static std::uint64_t block(std::uint64_t bytes) { return std::max<std::uint64_t>(bytes + 16, 32); }
+  static std::uint64_t heap_bytes(std::uint64_t bytes) { return std::max<std::uint64_t>(bytes + 16, 32); }
 
  private:
   [[noreturn]] void refuse(std::uint64_t bytes) const;
@@ -81,14 +81,14 @@ class Charged {
 
   T* allocate(std::size_t count) {
     if (count > SIZE_MAX / 2 / sizeof(T)) throw std::bad_alloc();
-    MemoryLease lease(*budget_, MemoryBudget::block(count * sizeof(T)));
+    MemoryLease lease(*budget_, MemoryBudget::heap_bytes(count * sizeof(T)));
     T* memory = std::allocator<T>().allocate(count);
     lease.keep();
     return memory;
   }
   void deallocate(T* memory, std::size_t count) noexcept {
     std::allocator<T>().deallocate(memory, count);
-    budget_->give_back(MemoryBudget::block(count * sizeof(T)));
+    budget_->give_back(MemoryBudget::heap_bytes(count * sizeof(T)));
   }
 
   template <class U>

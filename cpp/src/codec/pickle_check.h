@@ -47,7 +47,7 @@ class PickleChecker {
   const std::uint32_t max_depth_;
   const std::uint64_t seed_;
   ChargedVector<std::uint8_t> heights_;  // 0: not seen
-  ChargedVector<Node> slots_;            // scratch of check_keys()
+  ChargedVector<Node> cells_;            // scratch of check_keys()
   // Of long texts: one may be a key of very many dicts, and is gone over once.
   ChargedMap<Node, std::uint64_t> long_hashes_;
 };

@@ -55,9 +55,7 @@ std::optional<std::string_view> PickleScanner::take(std::uint64_t count) {
 std::optional<std::string_view> PickleScanner::take_counted(std::size_t count_bytes) {
   const auto digits = take(count_bytes);
   if (!digits) return std::nullopt;
-  std::uint64_t count = 0;
-  for (std::size_t i = count_bytes; i-- > 0;) count = count << 8 | static_cast<unsigned char>((*digits)[i]);
-  return take(count);
+  return take(load_little_endian(*digits));
 }
 
 std::optional<std::string_view> PickleScanner::take_line() {
@@ -69,33 +67,33 @@ std::optional<std::string_view> PickleScanner::take_line() {
   return line;
 }
 
-std::optional<PickleInstruction> PickleScanner::next() {
-  if (position_ == bytes_.size()) return std::nullopt;
-  const std::size_t offset = position_;
+bool PickleScanner::next(PickleInstruction& instruction) {
+  if (position_ == bytes_.size()) return false;
+  instruction.offset = position_;
   const auto opcode = std::to_integer<std::uint8_t>(bytes_[position_++]);
   const std::uint8_t shape = kShapes[opcode];
-  PickleInstruction instruction{static_cast<PickleOp>(opcode), offset, {}, {}};
-  if (shape == 0) return instruction;
+  instruction.op = static_cast<PickleOp>(opcode);
+  if (shape == 0) return true;
   std::optional<std::string_view> argument;
   if (shape == kUnknown) {
-    fail_opcode(opcode, offset);
+    fail_opcode(opcode, instruction.offset);
   } else if (shape == kTwoLines) {
     argument = take_line();
     const auto name = argument ? take_line() : std::nullopt;
-    if (!name) return std::nullopt;
+    if (!name) return false;
     instruction.name = *name;
   } else {
     argument = shape > kCounted ? take_counted(shape - kCounted) : take(shape);
   }
-  if (!argument) return std::nullopt;
+  if (!argument) return false;
   instruction.argument = *argument;
-  return instruction;
+  return true;
 }
 
 std::optional<std::size_t> pickle_length(ConstBytes bytes) {
   PickleScanner scanner(bytes);
-  while (const auto instruction = scanner.next()) {
-    if (instruction->op == PickleOp::kStop) return scanner.position();
+  for (PickleInstruction instruction; scanner.next(instruction);) {
+    if (instruction.op == PickleOp::kStop) return scanner.position();
   }
   return std::nullopt;
 }

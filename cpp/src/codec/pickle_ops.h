@@ -63,10 +63,10 @@ enum class PickleOp : std::uint8_t {
 };
 
 struct PickleInstruction {
-  PickleOp op;
-  std::size_t offset;         // of the opcode
-  std::string_view argument;  // without its length; for GLOBAL the module
-  std::string_view name;      // GLOBAL's second line
+  PickleOp op = PickleOp::kStop;
+  std::size_t offset = 0;     // of the opcode
+  std::string_view argument;  // without its length; for GLOBAL the module. Only of an opcode that has one
+  std::string_view name;      // the second line of GLOBAL, and only of it
 };
 
 // Takes instructions off the front of a stream. Opcodes of protocols 0 and 1, of the extension registry, POP and DUP
@@ -75,8 +75,9 @@ class PickleScanner {
  public:
   explicit PickleScanner(ConstBytes bytes) : bytes_(bytes) {}
 
-  // nullopt when the bytes end before the instruction does.
-  std::optional<PickleInstruction> next();
+  // False when the bytes end before the instruction does. Changes only the fields that the instruction has: most have
+  // no argument, and a compressed pickle can have many of them for a byte of the file.
+  bool next(PickleInstruction& instruction);
 
   // Bytes taken so far.
   std::size_t position() const { return position_; }

@@ -101,7 +101,7 @@ PickleChecker::PickleChecker(const PickleTree& tree, std::uint32_t max_depth)
       seed_(reinterpret_cast<std::uintptr_t>(tree.bytes_) * 0x9E3779B97F4A7C15u ^
             static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count())),
       heights_(tree.nodes_.size(), 0, tree.memory()),
-      slots_(tree.memory()),
+      cells_(tree.memory()),
       long_hashes_(tree.memory()) {}
 
 // Depth first, without recursion. A node's height is one more than that of its highest part; a node that is met again
@@ -228,7 +228,7 @@ void PickleChecker::check_keys(Node node) {
   const std::size_t keys = tree_.count(node) / 2;
   std::size_t capacity = 8;
   while (capacity < 2 * keys) capacity *= 2;
-  slots_.assign(capacity, kFree);
+  cells_.assign(capacity, kFree);
   auto items = tree_.items(node);
   for (Node item; items.next(item);) {
     Node value;
@@ -236,9 +236,9 @@ void PickleChecker::check_keys(Node node) {
     require_hashable(item);
     const auto key = key_of(item);
     if (!key) continue;
-    std::size_t slot = hash_of(*key) & (capacity - 1);
-    for (; slots_[slot] != kFree; slot = (slot + 1) & (capacity - 1)) {
-      if (!same_key(*key_of(slots_[slot]), *key)) continue;
+    std::size_t cell = hash_of(*key) & (capacity - 1);
+    for (; cells_[cell] != kFree; cell = (cell + 1) & (capacity - 1)) {
+      if (!same_key(*key_of(cells_[cell]), *key)) continue;
       const bool named = key->kind == PickleKind::kText || key->kind == PickleKind::kBytes;
       throw Error(ErrorCode::kCorrupt, "a dict has the key '" +
                                            (key->kind == PickleKind::kNone ? "None"
@@ -246,7 +246,7 @@ void PickleChecker::check_keys(Node node) {
                                                                            : std::to_string(key->number)) +
                                            "' twice");
     }
-    slots_[slot] = item;
+    cells_[cell] = item;
   }
 }
 

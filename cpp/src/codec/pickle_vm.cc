@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/little_endian.h"
 #include "base/utf8.h"
 #include "codec/pickle_check.h"
 #include "codec/pickle_ops.h"
@@ -31,15 +32,15 @@ class PickleMachine {
   }
 
   void run() {
+    PickleInstruction instruction;
     for (bool first = true;; first = false) {
-      const auto instruction = scanner_.next();
-      if (!instruction) fail("the pickle ends before its STOP");
-      offset_ = instruction->offset;
-      if (first != (instruction->op == PickleOp::kProto)) {
+      if (!scanner_.next(instruction)) fail("the pickle ends before its STOP");
+      offset_ = instruction.offset;
+      if (first != (instruction.op == PickleOp::kProto)) {
         fail(first ? "the pickle does not begin with its protocol, 2 or later" : "a second protocol number");
       }
-      if (instruction->op == PickleOp::kStop) break;
-      execute(*instruction);
+      if (instruction.op == PickleOp::kStop) break;
+      execute(instruction);
     }
     if (stack_.size() != 1 || !marks_.empty()) fail("the pickle stops with unused values");
     tree_.root_ = stack_.back();
@@ -87,12 +88,6 @@ class PickleMachine {
     return std::span(stack_).subspan(begin);
   }
 
-  static std::uint64_t little_endian(std::string_view digits) {
-    std::uint64_t n = 0;
-    for (std::size_t i = digits.size(); i-- > 0;) n = n << 8 | static_cast<unsigned char>(digits[i]);
-    return n;
-  }
-
   Node text(std::string_view view) {
     if (!is_utf8(view)) fail("text that is not UTF-8");
     return add_view(PickleKind::kText, view);
@@ -100,7 +95,7 @@ class PickleMachine {
 
   Node long_integer(std::string_view digits) {
     if (digits.size() > 8) return add_view(PickleKind::kBigInt, digits);
-    std::uint64_t n = little_endian(digits);
+    std::uint64_t n = load_little_endian(digits);
     if (!digits.empty() && (digits.back() & 0x80) != 0 && digits.size() < 8)
       n |= ~std::uint64_t{0} << 8 * digits.size();
     return add_wide(PickleKind::kInt, n);
@@ -273,7 +268,7 @@ void PickleMachine::execute(const PickleInstruction& in) {
       }
       return;
     case kFrame:
-      if (little_endian(in.argument) > size_ - scanner_.position()) fail("a frame that reaches beyond the pickle");
+      if (load_little_endian(in.argument) > size_ - scanner_.position()) fail("a frame that reaches beyond the pickle");
       return;
     case kMark:
       return marks_.push_back(static_cast<std::uint32_t>(stack_.size()));
@@ -286,19 +281,16 @@ void PickleMachine::execute(const PickleInstruction& in) {
     case kNewFalse:
       return push(PickleTree::kFalse);
     case kBinInt:
-      return push(add_int(static_cast<std::int32_t>(little_endian(in.argument))));
+      return push(add_int(static_cast<std::int32_t>(load_little_endian(in.argument))));
     case kBinInt1:
       return push(PickleTree::kSmallInts + static_cast<unsigned char>(in.argument[0]));
     case kBinInt2:
-      return push(add_int(static_cast<std::int64_t>(little_endian(in.argument))));
+      return push(add_int(static_cast<std::int64_t>(load_little_endian(in.argument))));
     case kLong1:
     case kLong4:
       return push(long_integer(in.argument));
-    case kBinFloat: {
-      std::uint64_t bits = 0;
-      for (const char digit : in.argument) bits = bits << 8 | static_cast<unsigned char>(digit);
-      return push(add_wide(PickleKind::kFloat, bits));
-    }
+    case kBinFloat:  // eight bytes, big-endian
+      return push(add_wide(PickleKind::kFloat, __builtin_bswap64(load_little_endian(in.argument))));
     case kBinUnicode:
     case kShortBinUnicode:
     case kBinUnicode8:
@@ -362,12 +354,12 @@ void PickleMachine::execute(const PickleInstruction& in) {
       return push(add(PickleKind::kPersistent, 0, pop(), 0));
     case kBinPut:
     case kLongBinPut:
-      return put(little_endian(in.argument));
+      return put(load_little_endian(in.argument));
     case kMemoize:
       return put(memo_filled_);
     case kBinGet:
     case kLongBinGet:
-      return get(little_endian(in.argument));
+      return get(load_little_endian(in.argument));
   }
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// Pickles of protocols 2 to 5 as data. The machine builds a tree; it imports nothing, calls nothing, and charges a
-// MemoryBudget for all that it allocates.
+// Reads pickles of protocols 2 to 5 as data. A pickle is a program for a stack machine. This machine builds a tree of
+// what the program describes; it imports nothing and calls nothing. It charges everything that it allocates to a
+// MemoryBudget.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,18 +24,18 @@ enum class PickleKind : std::uint8_t {
   kBigInt,  // two's complement, little-endian, more than eight bytes
   kFloat,
   kText,   // UTF-8
-  kBytes,  // also what Python 2 called a string, when it is not UTF-8
+  kBytes,  // also a string of Python 2 that is not UTF-8
   kTuple,
   kList,
   kDict,
   kSet,
   kFrozenSet,
-  kGlobal,      // a name that a real unpickler would import
-  kObject,      // what a real unpickler would make by a call
-  kPersistent,  // what the file's own container knows
+  kGlobal,      // a name that Python's unpickler would import
+  kObject,      // an object that Python's unpickler would create by a call
+  kPersistent,  // a reference to an object outside the pickle, such as a storage
 };
 
-// What a global may be used for; everything else is refused.
+// A global that the pickle may use, and the uses that are allowed. All other uses are refused.
 struct PickleGlobal {
   static constexpr std::uint8_t kCall = 1;     // REDUCE
   static constexpr std::uint8_t kNew = 2;      // NEWOBJ
@@ -42,11 +43,11 @@ struct PickleGlobal {
   static constexpr std::uint8_t kList = 8;     // the result takes APPENDS and ADDITEMS
   static constexpr std::uint8_t kState = 16;   // the result takes BUILD
   static constexpr std::uint8_t kAll = 31;
-  std::uint16_t id = 0;  // the caller's number for it
-  std::uint8_t uses = 0;
+  std::uint16_t id = 0;   // the number that the caller of parse() gives it
+  std::uint8_t uses = 0;  // a combination of the constants above
 };
 
-// Decides about globals. Throws to refuse one.
+// Decides which globals a pickle may use. lookup() throws for a global that is refused.
 class PickleGlobals {
  public:
   virtual ~PickleGlobals() = default;
@@ -54,12 +55,12 @@ class PickleGlobals {
 };
 
 struct PickleLimits {
-  std::uint32_t depth = 128;
-  // Charged by the tree for as long as it lives. None: one of its own, as if the pickle were the whole file.
+  std::uint32_t depth = 128;  // how deeply values may be nested; at most PickleTree::kMaxDepth counts
+  // The tree charges this budget as long as it lives. Null: parse() makes a new budget for the size of the pickle.
   std::shared_ptr<MemoryBudget> memory = nullptr;
 };
 
-// Elements in blocks that never move, so that growing never needs the memory twice.
+// An array that grows by blocks. Elements never move, so growing does not need the memory of two arrays at once.
 template <class T>
 class PickleArena {
  public:
@@ -75,7 +76,7 @@ class PickleArena {
     (*this)[size_] = value;
     return static_cast<std::uint32_t>(size_++);
   }
-  // Forgets all elements but the first `size`, and keeps the memory.
+  // Removes all elements after the first `size`, and keeps the memory for new ones.
   void truncate(std::size_t size) { size_ = size; }
   T& operator[](std::size_t i) { return blocks_[i / kBlock][i % kBlock]; }
   const T& operator[](std::size_t i) const { return blocks_[i / kBlock][i % kBlock]; }
@@ -83,7 +84,7 @@ class PickleArena {
 
  private:
   static_assert(std::is_trivially_copyable_v<T>);
-  static constexpr std::size_t kBlock = 64;  // few, because most pickles are small
+  static constexpr std::size_t kBlock = 64;  // elements per block; few, because most pickles are small
 
   Charged<T> memory() const { return blocks_.get_allocator(); }
   void grow() {
@@ -95,23 +96,25 @@ class PickleArena {
   std::size_t size_ = 0;
 };
 
-// An unpickled value. Nodes go by number; one node may be part of several others, but never of itself. Refers to the
-// bytes it was made from. Immutable.
+// The value that a pickle describes, as a tree of numbered nodes. Several nodes may share a child, but no node contains
+// itself. The bytes of the pickle must outlive the tree. Immutable.
 class PickleTree {
  public:
   using Node = std::uint32_t;
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
-  static constexpr std::uint32_t kMaxDepth = 250;  // whatever the limits say
+  static constexpr std::uint32_t kMaxDepth = 250;  // PickleLimits cannot raise this
 
-  // One object, from bytes[0] to its STOP; `first_offset` is the place of bytes[0] in the file, for errors. Throws
-  // kCorrupt for what no pickle is (among others bytes that end early, text that is not UTF-8, dicts with a key twice
-  // or a key that cannot be one, SETITEMS on what is no mapping), kUnsupported for opcodes we do not know, kLimit for
-  // nesting and memory beyond `limits`; a value that contains itself is kUnsupported.
+  // Reads one pickle, from bytes[0] to its STOP. `first_offset` is the offset of bytes[0] in the file, for errors.
+  // Throws Error:
+  //  - kCorrupt for malformed pickles, for example when the bytes end too early, text is not UTF-8, a dict has
+  //    duplicate or unhashable keys, or SETITEMS is applied to a value that is not a mapping;
+  //  - kUnsupported for other protocols, unknown opcodes, and values that contain themselves;
+  //  - kLimit for nesting and memory beyond `limits`, and for more than kMaxBytes.
   static PickleTree parse(ConstBytes bytes, const PickleGlobals& globals, const PickleLimits& limits = {},
                           std::uint64_t first_offset = 0);
 
   Node root() const { return root_; }
-  // Bytes of the pickle, with its STOP. The caller says what may follow.
+  // The size of the pickle, including its STOP. Bytes after it are not read; the caller checks them.
   std::size_t length() const { return length_; }
   std::size_t node_count() const { return nodes_.size(); }
   MemoryBudget& memory() const { return *memory_; }
@@ -120,16 +123,17 @@ class PickleTree {
   bool boolean(Node node) const { return nodes_[node].high != 0; }
   std::int64_t integer(Node node) const;
   double number(Node node) const;
-  std::string_view text(Node node) const;  // also bytes and big integers
+  std::string_view text(Node node) const;  // of text, bytes and big integers
   std::uint16_t global_id(Node node) const { return static_cast<std::uint16_t>(nodes_[node].high); }
   std::string_view global_module(Node node) const { return view(globals_[nodes_[node].low].module); }
   std::string_view global_name(Node node) const { return view(globals_[nodes_[node].low].name); }
   Node persistent_id(Node node) const { return nodes_[node].low; }
 
-  // Elements of a list, tuple or set, keys and values in turn of a dict; of an object, what was put into it.
+  // The number of items of a node. The items of a list, tuple or set are its elements. The items of a dict are its keys
+  // and values in turn. The items of an object are what APPENDS, ADDITEMS or SETITEMS put into it.
   std::size_t count(Node node) const;
 
-  // Walks over them in order. Valid as long as the tree.
+  // Iterates over the items of a node. The tree must outlive it.
   class Items {
    public:
     bool next(Node& item);
@@ -137,17 +141,18 @@ class PickleTree {
    private:
     friend class PickleTree;
     const PickleTree* tree_ = nullptr;
-    std::uint32_t position_ = 0;  // in the pool
-    std::uint32_t left_ = 0;      // in this chunk
-    std::uint32_t next_ = 0;      // chunk
+    std::uint32_t position_ = 0;  // of the next item in pool_
+    std::uint32_t left_ = 0;      // items left in this chunk
+    std::uint32_t next_ = 0;      // the next chunk
   };
   Items items(Node node) const;
   Node item(Node tuple, std::size_t i) const { return pool_[nodes_[tuple].low + i]; }  // of a tuple
 
-  // An object: what would have been called with which arguments (a tuple), and its state (BUILD) when it has one.
+  // For an object: what Python's unpickler would call, the tuple of arguments, and the state that BUILD sets, if any.
   Node callable(Node node) const { return objects_[nodes_[node].low].callable; }
   Node arguments(Node node) const { return objects_[nodes_[node].low].arguments; }
   std::optional<Node> state(Node node) const;
+  // True for an object whose items are keys and values.
   bool holds_mapping(Node node) const { return objects_[nodes_[node].low].mapping; }
 
  private:
@@ -156,7 +161,8 @@ class PickleTree {
   friend class PickleParser;
   static constexpr std::uint32_t kNoNode = 0xFFFFFFFF;
 
-  // Values that instructions of one or two bytes push are the same nodes in every tree.
+  // Constant nodes that every tree has, for values that an instruction of one or two bytes pushes. A small pickle can
+  // push them very often, and no push needs memory for a node.
   static constexpr Node kNone = 0;
   static constexpr Node kFalse = 1;
   static constexpr Node kTrue = 2;
@@ -164,7 +170,7 @@ class PickleTree {
   static constexpr Node kSmallInts = 4;  // 0 to 255
   static constexpr std::size_t kConstants = kSmallInts + 256;
 
-  // Kind and length share a word: no length exceeds kMaxBytes.
+  // A node. `head` is the kind (4 bits) and the length (28 bits): no length exceeds kMaxBytes.
   struct Cell {
     std::uint32_t head;
     std::uint32_t low;
@@ -172,7 +178,7 @@ class PickleTree {
     PickleKind kind() const { return static_cast<PickleKind>(head >> 28); }
     std::uint32_t length() const { return head & 0x0FFFFFFF; }
   };
-  // Part of a growing container: a run of the pool.
+  // Some items of a container that grows: `count` items of pool_ from `begin` on, and the number of the next chunk.
   struct Chunk {
     std::uint32_t begin;
     std::uint32_t count;
@@ -191,7 +197,7 @@ class PickleTree {
     Node callable;
     Node arguments;
     Node state;
-    std::uint32_t first;  // chunks
+    std::uint32_t first;  // the first and the last chunk of its items
     std::uint32_t last;
     std::uint32_t count;
     std::uint8_t uses;
@@ -199,14 +205,14 @@ class PickleTree {
   };
 
   explicit PickleTree(std::shared_ptr<MemoryBudget> memory);
-  // Forgets everything but the constants, and keeps the memory.
+  // Removes all nodes except the constants, and keeps the memory for the next pickle.
   void clear();
   Node add(PickleKind kind, std::size_t length, std::uint32_t low, std::uint32_t high) {
     return nodes_.add({static_cast<std::uint32_t>(kind) << 28 | static_cast<std::uint32_t>(length), low, high});
   }
   std::string_view view(Range range) const { return {bytes_ + range.begin, range.length}; }
 
-  std::shared_ptr<MemoryBudget> memory_;  // outlives what follows
+  std::shared_ptr<MemoryBudget> memory_;  // declared first, because the arenas below use it until they are destroyed
   const char* bytes_ = nullptr;
   std::size_t length_ = 0;
   Node root_ = 0;
@@ -217,13 +223,13 @@ class PickleTree {
   PickleArena<Object> objects_;
 };
 
-// Parses pickles that follow one another, as PickleTree::parse() does, without new memory for each.
+// Parses one pickle after another, as PickleTree::parse() does, and reuses the memory of the tree.
 class PickleParser {
  public:
-  // The globals outlive the parser; `limits.memory` is not null.
+  // `globals` must outlive the parser. `limits.memory` must not be null.
   PickleParser(const PickleGlobals& globals, PickleLimits limits);
 
-  // Valid until the next call.
+  // The result is valid until the next call.
   const PickleTree& parse(ConstBytes bytes, std::uint64_t first_offset = 0);
 
  private:

@@ -9,35 +9,27 @@
 #include <chrono>
 
 #include "base/checked.h"
+#include "base/corrupt.h"
 #include "base/little_endian.h"
 #include "base/name_hash.h"
 #include "base/utf8.h"
 #include "codec/crc32.h"
 #include "codec/inflate.h"
+#include "codec/zip_structures.h"
 #include "weightstore/error.h"
 
 namespace weightstore {
 namespace {
 
-constexpr std::uint32_t kLocalSignature = 0x04034B50;
-constexpr std::uint32_t kEntrySignature = 0x02014B50;
-constexpr std::uint32_t kEndSignature = 0x06054B50;
-constexpr std::uint32_t kEnd64Signature = 0x06064B50;
-constexpr std::uint32_t kLocatorSignature = 0x07064B50;
-constexpr std::uint64_t kLocalBytes = 30;
-constexpr std::uint64_t kEntryBytes = 46;
-constexpr std::uint64_t kEndBytes = 22;
-constexpr std::uint64_t kEnd64Bytes = 56;
-constexpr std::uint64_t kLocatorBytes = 20;
+using namespace zip;
+
 constexpr std::uint16_t kWide16 = 0xFFFF;
 constexpr std::uint32_t kWide32 = 0xFFFFFFFF;
 constexpr std::uint16_t kDescriptorFlag = 1 << 3;
 constexpr std::uint16_t kAllowedFlags = kDescriptorFlag | 1 << 11;
 constexpr std::uint16_t kDeflateFlags = 1 << 1 | 1 << 2;  // how hard the compressor tried
 constexpr std::uint64_t kDeflateOverhead = 1024;          // more than any compressor adds to what it cannot compress
-constexpr std::uint32_t kFreeSlot = 0xFFFFFFFF;
-
-Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
+constexpr std::uint32_t kFreeCell = 0xFFFFFFFF;
 
 // Fields of one fixed-size structure.
 struct Fields {
@@ -320,22 +312,22 @@ void ZipDirectory::build_lookup() {
           static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   std::size_t capacity = 16;
   while (capacity < 2 * records_.size()) capacity *= 2;
-  slots_.assign(capacity, kFreeSlot);
+  cells_.assign(capacity, kFreeCell);
   for (std::size_t i = 0; i < records_.size(); ++i) {
-    std::size_t slot = hash_name(records_[i].name, seed_) & (capacity - 1);
-    for (; slots_[slot] != kFreeSlot; slot = (slot + 1) & (capacity - 1)) {
-      if (records_[slots_[slot]].name != records_[i].name) continue;
+    std::size_t cell = hash_name(records_[i].name, seed_) & (capacity - 1);
+    for (; cells_[cell] != kFreeCell; cell = (cell + 1) & (capacity - 1)) {
+      if (records_[cells_[cell]].name != records_[i].name) continue;
       throw corrupt("the ZIP archive has two records '" + printable(records_[i].name) + "'")
           .at_offset(records_[i].begin);
     }
-    slots_[slot] = static_cast<std::uint32_t>(i);
+    cells_[cell] = static_cast<std::uint32_t>(i);
   }
 }
 
 std::optional<std::size_t> ZipDirectory::find(std::string_view name) const {
-  std::size_t slot = hash_name(name, seed_) & (slots_.size() - 1);
-  for (; slots_[slot] != kFreeSlot; slot = (slot + 1) & (slots_.size() - 1)) {
-    if (records_[slots_[slot]].name == name) return slots_[slot];
+  std::size_t cell = hash_name(name, seed_) & (cells_.size() - 1);
+  for (; cells_[cell] != kFreeCell; cell = (cell + 1) & (cells_.size() - 1)) {
+    if (records_[cells_[cell]].name == name) return cells_[cell];
   }
   return std::nullopt;
 }

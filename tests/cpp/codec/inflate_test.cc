@@ -1,6 +1,10 @@
 #include "codec/inflate.h"
 
+#include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "check.h"
 #include "codec/crc32.h"
@@ -23,6 +27,21 @@ std::string inflated(std::string_view digits, std::size_t size) {
 ErrorCode refusal(std::string_view digits, std::size_t size) {
   return CHECK_THROWS(Error, inflated(digits, size)).code();
 }
+
+std::string repeated(std::string_view text, std::size_t times) {
+  std::string all;
+  for (std::size_t i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+// 200 letters a thousand times: codes of its own, and copies from before what a stream keeps in one piece.
+const std::string kRepeated =
+    std::string(
+        "edcfc90d04210c04c058f1819d7f04cb24b1af4242e2d16e5c191dbb3b157b66ce76c53def4ccda9ddba55db67223bee"
+        "54f7be4ccde4bdb19173f7ece9c9ac5335f77ed97ca37b6bf6ce3d2f5099d127e24b5647de77b3f375dddd78d35f71f4"
+        "f7e11b3ef996d9f7ba73fad57644774ee779fbe4dbeb46bd404cefb9d327ebe62b48") +
+    repeated("0e", 773) + "8e3f3a7e";
+constexpr std::size_t kRepeatedSize = 200'000;
 
 }  // namespace
 
@@ -67,6 +86,70 @@ TEST(codes_of_one_symbol) {
 TEST(every_cut_of_a_stream_is_refused) {
   const std::string whole = "cb48cdc9c95728cf2fca490100";
   for (std::size_t n = 0; n < whole.size(); n += 2) CHECK_THROWS(Error, inflated(whole.substr(0, n), 11));
+}
+
+TEST(a_stream_gives_the_same_in_pieces) {
+  const std::string expected = inflated(kRepeated, kRepeatedSize);
+  const std::string compressed = unhex(kRepeated);
+  const auto source = memory_source(bytes_of(compressed));
+  for (const std::size_t piece :
+       {std::size_t{1}, std::size_t{7}, std::size_t{4096}, std::size_t{70'000}, kRepeatedSize}) {
+    InflateStream stream({*source, 0, compressed.size()});
+    std::string out(kRepeatedSize, '\0');
+    for (std::size_t at = 0; at < out.size(); at += piece) {
+      CHECK_EQ(stream.position(), at);
+      stream.read(std::as_writable_bytes(std::span(out)).subspan(at, std::min(piece, out.size() - at)));
+    }
+    stream.expect_end();
+    CHECK(out == expected);
+  }
+}
+
+TEST(a_stream_goes_back_to_a_bookmark) {
+  const std::string expected = inflated(kRepeated, kRepeatedSize);
+  const std::string compressed = unhex(kRepeated);
+  const auto source = memory_source(bytes_of(compressed));
+  InflateStream stream({*source, 0, compressed.size()});
+  std::vector<std::pair<std::size_t, std::shared_ptr<const InflateStream::Bookmark>>> bookmarks;
+  for (const std::size_t step : {0u, 1u, 100u, 32'768u, 5u, 65'536u, 90'000u}) {
+    stream.skip(step);
+    bookmarks.emplace_back(stream.position(), stream.bookmark());
+  }
+  for (std::size_t i = bookmarks.size(); i-- > 0;) {
+    stream.go_to(*bookmarks[i].second);
+    std::string out(std::min<std::size_t>(50'000, kRepeatedSize - bookmarks[i].first), '\0');
+    stream.read(std::as_writable_bytes(std::span(out)));
+    CHECK(out == std::string_view(expected).substr(bookmarks[i].first, out.size()));
+  }
+}
+
+TEST(a_stream_knows_where_its_data_ends) {
+  const std::string compressed = unhex(kRepeated);
+  const auto source = memory_source(bytes_of(compressed));
+  InflateStream longer({*source, 0, compressed.size()});
+  longer.skip(kRepeatedSize - 1);
+  CHECK(CHECK_THROWS(Error, longer.expect_end()).code() == ErrorCode::kCorrupt);
+  InflateStream shorter({*source, 0, compressed.size()});
+  CHECK(CHECK_THROWS(Error, shorter.skip(kRepeatedSize + 1)).code() == ErrorCode::kCorrupt);
+  const std::string more = compressed + "x";
+  const auto with_more = memory_source(bytes_of(more));
+  InflateStream behind({*with_more, 0, more.size()});
+  behind.skip(kRepeatedSize);
+  CHECK(CHECK_THROWS(Error, behind.expect_end()).code() == ErrorCode::kCorrupt);
+}
+
+TEST(a_prefix_is_what_a_stream_begins_with) {
+  const std::string expected = inflated(kRepeated, kRepeatedSize);
+  const std::string compressed = unhex(kRepeated);
+  const auto source = memory_source(bytes_of(compressed));
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, std::size_t{300}, std::size_t{50'000}, kRepeatedSize}) {
+    std::string out(size, '\0');
+    inflate_prefix({*source, 0, compressed.size()}, std::as_writable_bytes(std::span(out)));
+    CHECK(out == std::string_view(expected).substr(0, size));
+  }
+  std::string longer(kRepeatedSize + 1, '\0');
+  CHECK_THROWS(Error, inflate_prefix({*source, 0, compressed.size()}, std::as_writable_bytes(std::span(longer))));
 }
 
 TEST(crc32_of_known_texts) {
