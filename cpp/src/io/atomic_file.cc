@@ -7,6 +7,7 @@
 #include "io/checked_io.h"
 #include "io/file_attributes.h"
 #include "io/follow_links.h"
+#include "io/locks/fork_closed.h"
 #include "io/temporaries.h"
 
 namespace weightstore::io {
@@ -50,7 +51,7 @@ void remove_name(const std::string& path, bool durable, FileOps& ops) {
 
 AtomicFile::AtomicFile(const std::filesystem::path& target, const Options& options, FileOps& ops)
     : ops_(ops), options_(options) {
-  const std::filesystem::path resolved = follow_links(target);
+  const std::filesystem::path resolved = follow_links(target, ops_);
   target_ = resolved.native();
   directory_ = resolved.parent_path().empty() ? "." : resolved.parent_path().native();
   if (!resolved.has_filename()) {
@@ -74,7 +75,7 @@ AtomicFile::~AtomicFile() { abandon(); }
 
 void AtomicFile::check_directory() const {
   struct stat status;
-  if (::stat(directory_.c_str(), &status) != 0) {
+  if (retry_interrupted([&] { return ops_.stat(directory_.c_str(), &status); }) != 0) {
     throw io_error(errno, "the directory '" + directory_ + "' must exist before a file can be saved in it", target_);
   }
   if (!S_ISDIR(status.st_mode)) {
@@ -84,7 +85,7 @@ void AtomicFile::check_directory() const {
 
 std::optional<struct stat> AtomicFile::find_replaced() const {
   struct stat status;
-  if (::lstat(target_.c_str(), &status) != 0) {
+  if (retry_interrupted([&] { return ops_.lstat(target_.c_str(), &status); }) != 0) {
     if (errno == ENOENT) return std::nullopt;
     throw io_error(errno, "cannot look at the target", target_);
   }
@@ -112,7 +113,7 @@ void AtomicFile::create_temporary(mode_t mode) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     temporary_ = directory_ + "/" + temporary_name(name);
-    fd_ = retry_interrupted([&] { return ops_.open(temporary_.c_str(), kFlags, mode); });
+    fd_ = open_fork_closed(temporary_, kFlags, mode, ops_);
     if (fd_ < 0) {
       const int error = errno;
       temporary_.clear();
@@ -140,7 +141,7 @@ bool AtomicFile::lock_temporary() {
 }
 
 void AtomicFile::commit() {
-  if (fd_ < 0) throw Error(ErrorCode::kInvalidArgument, "nothing to commit").in_file(target_);
+  if (fd_ < 0 || is_parents()) throw Error(ErrorCode::kInvalidArgument, "nothing to commit").in_file(target_);
   int directory = -1;
   try {
     if (options_.durable) {
@@ -169,9 +170,9 @@ void AtomicFile::commit() {
 void AtomicFile::publish() {
   // A copy of the descriptor keeps the lock while the first is closed: closing may report an error, and the file must
   // not look abandoned before it has its name.
-  const int lock = retry_interrupted([&] { return ::fcntl(fd_, F_DUPFD_CLOEXEC, 0); });
+  const int lock = duplicate_fork_closed(fd_, ops_);
   if (lock < 0) throw io_error(errno, "cannot keep the lock on the new file", target_);
-  const int closed = ops_.close(fd_);
+  const int closed = close_fork_closed(fd_, ops_);
   fd_ = lock;
   // An interrupted close(2) has closed on Linux; a second one could hit somebody else's file.
   if (closed != 0 && errno != EINTR) {
@@ -191,16 +192,16 @@ void AtomicFile::publish() {
   }
   published_ = true;
   temporary_.clear();
-  close_quietly(ops_, fd_);
+  close_fork_closed(fd_, ops_);
   fd_ = -1;
 }
 
 void AtomicFile::abandon() noexcept {
-  if (fd_ < 0) return;
+  if (fd_ < 0 || is_parents()) return;
   // The name goes first: as long as it is there, the lock shall be.
   if (!temporary_.empty()) ops_.unlink(temporary_.c_str());
   temporary_.clear();
-  close_quietly(ops_, fd_);
+  close_fork_closed(fd_, ops_);
   fd_ = -1;
 }
 

@@ -5,7 +5,8 @@
 namespace weightstore::io {
 
 Error io_error(int os_errno, std::string_view what, std::string_view path) {
-  Error error(ErrorCode::kIo, std::string(what));
+  // Network file systems report ETIMEDOUT; Error has no text for it.
+  Error error(ErrorCode::kIo, std::string(what) + (os_errno == ETIMEDOUT ? ": the file system timed out" : ""));
   error.in_file(path).with_errno(os_errno);
   return error;
 }
@@ -67,8 +68,9 @@ void close_quietly(FileOps& ops, int fd) noexcept {
 bool names_open_file(const std::string& path, int fd, FileOps& ops) {
   struct stat opened;
   struct stat named;
-  return retry_interrupted([&] { return ops.fstat(fd, &opened); }) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+  return retry_interrupted([&] { return ops.fstat(fd, &opened); }) == 0 &&
+         retry_interrupted([&] { return ops.lstat(path.c_str(), &named); }) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
 }
 
 std::string_view kind_of_file(mode_t mode) {

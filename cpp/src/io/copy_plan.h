@@ -1,6 +1,6 @@
 #pragma once
 
-// How parallel_copy() cuts its jobs into units of work.
+// How parallel_copy() divides its ranges into units of work.
 
 #include <cstdint>
 #include <span>
@@ -10,19 +10,19 @@
 
 namespace weightstore::io {
 
-// A part of one job that lies inside one window: an aligned range of kBlockBytes of its source.
+// The piece of one range that lies inside one window. A window is kChunkBytes of a source, aligned.
 struct CopyPiece {
   std::uint64_t offset;  // in the source
   std::byte* out;
   std::uint32_t length;  // not 0
-  std::uint32_t job;
+  std::uint32_t range;
 
   std::uint64_t end() const { return offset + length; }
 };
 
 struct CopyPlan {
   std::vector<CopyPiece> pieces;     // ascending by (source, offset)
-  std::vector<std::size_t> windows;  // first piece of each, and pieces.size() at the end
+  std::vector<std::size_t> windows;  // the first piece of each window, then pieces.size()
   std::uint64_t total_bytes = 0;
 
   std::size_t window_count() const { return windows.size() - 1; }
@@ -31,7 +31,7 @@ struct CopyPlan {
   }
 };
 
-// Throws Error(kIo), naming the tensor, for a range that its source does not have.
-CopyPlan plan_copy(std::span<const CopyJob> jobs);
+// Throws Error(kIo) that names the tensor when a range ends after its source.
+CopyPlan plan_copy(std::span<const CopyRange> ranges);
 
 }  // namespace weightstore::io

@@ -10,7 +10,7 @@ namespace weightstore::io {
 DirectFile::~DirectFile() { close_quietly(ops_, direct_); }
 
 bool DirectFile::is_cold(std::uint64_t offset, std::uint64_t length) const {
-  return !mostly_cached(fd_, offset, length);
+  return !mostly_cached(fd_, offset, length, ops_);
 }
 
 bool DirectFile::read(std::uint64_t begin, std::uint64_t needed, std::byte* buffer) {

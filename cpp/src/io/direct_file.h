@@ -1,6 +1,6 @@
 #pragma once
 
-// Reads of a file that go around the page cache.
+// Reads that bypass the page cache.
 
 #include <atomic>
 #include <cstdint>
@@ -10,21 +10,23 @@
 
 namespace weightstore::io {
 
-// A second descriptor, with O_DIRECT, of a file that is open; opened when first needed. Thread-safe.
+// A second descriptor of an open file, with O_DIRECT. It is opened when it is first needed. Thread-safe.
 class DirectFile {
  public:
-  // `fd` stays the caller's, and outlives this.
+  // The caller owns `fd`, which outlives this object.
   DirectFile(FileOps& ops, int fd) : ops_(ops), fd_(fd) {}
   ~DirectFile();
   DirectFile(const DirectFile&) = delete;
   DirectFile& operator=(const DirectFile&) = delete;
 
-  // False once the file system has refused.
+  // False once the file system has refused direct reads.
   bool usable() const { return !refused_.load(std::memory_order_relaxed); }
+  // Whether most of this range is not in the page cache, so that a direct read is the faster one.
   bool is_cold(std::uint64_t offset, std::uint64_t length) const;
 
-  // Fills `buffer` with [begin, begin + needed) of the file, and perhaps some more up to the alignment; `buffer` and
-  // `begin` are aligned to kDirectAlignment. False when the bytes could not be had this way.
+  // Reads [begin, begin + needed) of the file into `buffer`, and perhaps more up to the next multiple of
+  // kDirectAlignment. `buffer` and `begin` are aligned to kDirectAlignment. False when a direct read is not possible:
+  // read the bytes in another way then.
   bool read(std::uint64_t begin, std::uint64_t needed, std::byte* buffer);
 
  private:

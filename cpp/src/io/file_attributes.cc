@@ -1,7 +1,5 @@
 #include "io/file_attributes.h"
 
-#include <sys/xattr.h>
-
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -18,33 +16,41 @@ bool is_copied(std::string_view name) {
   return name == kAcl || name == "security.selinux" || name.starts_with("user.");
 }
 
-std::vector<std::string> attribute_names(const std::string& path) {
+std::vector<std::string> attribute_names(const std::string& path, FileOps& ops) {
+  const auto read = [&](char* out, std::size_t size) {
+    return retry_interrupted([&] { return ops.llistxattr(path.c_str(), out, size); });
+  };
   std::vector<std::string> names;
-  const ssize_t size = ::llistxattr(path.c_str(), nullptr, 0);
+  const ssize_t size = read(nullptr, 0);
   if (size <= 0) return names;
   std::vector<char> list(static_cast<std::size_t>(size));
-  const ssize_t filled = ::llistxattr(path.c_str(), list.data(), list.size());
+  const ssize_t filled = read(list.data(), list.size());
   for (ssize_t at = 0; at < filled; at += static_cast<ssize_t>(names.back().size()) + 1) {
     names.emplace_back(list.data() + at);
   }
   return names;
 }
 
-bool copy_attribute(int fd, const std::string& from, const std::string& name) {
-  const ssize_t size = ::lgetxattr(from.c_str(), name.c_str(), nullptr, 0);
+bool copy_attribute(int fd, const std::string& from, const std::string& name, FileOps& ops) {
+  const auto read = [&](char* out, std::size_t size) {
+    return retry_interrupted([&] { return ops.lgetxattr(from.c_str(), name.c_str(), out, size); });
+  };
+  const ssize_t size = read(nullptr, 0);
   if (size < 0) return false;
   std::vector<char> value(static_cast<std::size_t>(size));
-  const ssize_t filled = ::lgetxattr(from.c_str(), name.c_str(), value.data(), value.size());
-  return filled >= 0 && ::fsetxattr(fd, name.c_str(), value.data(), static_cast<std::size_t>(filled), 0) == 0;
+  const ssize_t filled = read(value.data(), value.size());
+  if (filled < 0) return false;
+  const auto bytes = static_cast<std::size_t>(filled);
+  return retry_interrupted([&] { return ops.fsetxattr(fd, name.c_str(), value.data(), bytes); }) == 0;
 }
 
 // Returns whether the ACL, if there is one, is the old file's. An ACL says what the owner's group may do, so it is
 // copied only together with the group.
-bool copy_attributes(int fd, const std::string& from, bool with_acl) {
+bool copy_attributes(int fd, const std::string& from, bool with_acl, FileOps& ops) {
   bool acl_kept = true;
-  for (const std::string& name : attribute_names(from)) {
+  for (const std::string& name : attribute_names(from, ops)) {
     if (!is_copied(name)) continue;
-    const bool copied = (name != kAcl || with_acl) && copy_attribute(fd, from, name);
+    const bool copied = (name != kAcl || with_acl) && copy_attribute(fd, from, name, ops);
     if (name == kAcl) acl_kept = copied;
   }
   return acl_kept;
@@ -69,7 +75,7 @@ void take_attributes(int fd, const std::string& replaced, const struct stat& sta
       group_kept = give(kSame, status.st_gid);  // members of the group may, though they do not own the old file
     }
   }
-  const bool acl_kept = copy_attributes(fd, replaced, group_kept);
+  const bool acl_kept = copy_attributes(fd, replaced, group_kept, ops);
   mode_t mode = status.st_mode & 07777;
   if (!owner_kept || !group_kept) mode &= ~static_cast<mode_t>(S_ISUID | S_ISGID);
   // With an ACL the group bits of the mode are a mask, and not what the group may do.

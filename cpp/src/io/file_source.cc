@@ -16,14 +16,15 @@ constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, too young for some C l
 
 class Mapping {
  public:
-  Mapping(void* address, std::size_t length) : address_(address), length_(length) {}
-  ~Mapping() { ::munmap(address_, length_); }
+  Mapping(void* address, std::size_t length, FileOps& ops) : ops_(ops), address_(address), length_(length) {}
+  ~Mapping() { ops_.munmap(address_, length_); }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
   std::byte* data() const { return static_cast<std::byte*>(address_); }
 
  private:
+  FileOps& ops_;
   void* address_;
   std::size_t length_;
 };
@@ -40,12 +41,12 @@ class LazyMapping {
   }
 
   // Null when the system refuses.
-  std::shared_ptr<Mapping> get(int fd, std::uint64_t size) {
+  std::shared_ptr<Mapping> get(int fd, std::uint64_t size, FileOps& ops) {
     const std::lock_guard lock(mutex_);
     if (mapping_ == nullptr) {
-      void* address = ::mmap(nullptr, size, protection_, flags_, fd, 0);
+      void* address = ops.mmap(size, protection_, flags_, fd, 0);
       if (address == MAP_FAILED) return nullptr;
-      mapping_ = std::make_shared<Mapping>(address, size);
+      mapping_ = std::make_shared<Mapping>(address, size, ops);
     }
     return mapping_;
   }
@@ -92,7 +93,7 @@ class FileSource final : public ByteSource {
     if (!mapping || *mapping == nullptr) return;
     const std::uint64_t begin = offset / kDirectAlignment * kDirectAlignment;
     std::byte* first = (*mapping)->data() + begin;
-    const int failed = retry_interrupted([&] { return ::madvise(first, offset + length - begin, kPopulateRead); });
+    const int failed = retry_interrupted([&] { return ops_.madvise(first, offset + length - begin, kPopulateRead); });
     // Kernels before 5.14 do not know this advice; the pages come in when they are touched.
     if (failed != 0 && errno != EINVAL) throw io_error(errno, "cannot read", path_).at_offset(offset);
   }
@@ -102,7 +103,7 @@ class FileSource final : public ByteSource {
     const std::uint64_t end = (offset + length) / kDirectAlignment * kDirectAlignment;
     if (begin >= end) return;
     // Of a shared mapping of a file this drops page table entries, never data.
-    if (const auto mapping = shared_.existing()) ::madvise(mapping->data() + begin, end - begin, MADV_DONTNEED);
+    if (const auto mapping = shared_.existing()) ops_.madvise(mapping->data() + begin, end - begin, MADV_DONTNEED);
   }
 
   std::optional<SharedMutableBytes> private_view(std::uint64_t offset, std::uint64_t length) const override {
@@ -120,7 +121,7 @@ class FileSource final : public ByteSource {
     if (!end || *end > size_) throw missing(offset, length, offset < size_ ? size_ - offset : 0);
     if (!map_) return std::nullopt;
     if (length == 0) return std::shared_ptr<Mapping>();
-    auto result = mapping.get(fd_, size_);
+    auto result = mapping.get(fd_, size_, ops_);
     if (result == nullptr) return std::nullopt;
     return result;
   }

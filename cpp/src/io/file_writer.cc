@@ -1,7 +1,5 @@
 #include "io/file_writer.h"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -14,7 +12,7 @@
 namespace weightstore::io {
 namespace {
 
-constexpr std::uint64_t kSmallFile = 2 * kBlockBytes;  // below, the ring of a direct sink costs more than it gains
+constexpr std::uint64_t kSmallFile = 2 * kChunkBytes;  // below, the ring of a direct sink costs more than it gains
 
 // A file in memory that has its size already.
 class MemorySink final : public FileSink {
@@ -100,7 +98,7 @@ class Streamer {
   void put_produced(ByteProducer& producer, std::uint64_t size, std::uint32_t* checksum) {
     for (std::uint64_t done = 0; done < size;) {
       const MutableBytes space = sink_.space();
-      const MutableBytes part = space.first(std::min<std::uint64_t>({space.size(), size - done, kBlockBytes}));
+      const MutableBytes part = space.first(std::min<std::uint64_t>({space.size(), size - done, kChunkBytes}));
       producer.fill(done, part);
       if (checksum != nullptr) *checksum = crc32c(part, *checksum);
       sink_.advance(part.size());
@@ -112,7 +110,7 @@ class Streamer {
   void put_zeros(std::uint64_t count) {
     while (count > 0) {
       const MutableBytes space = sink_.space();
-      const MutableBytes part = space.first(std::min<std::uint64_t>({space.size(), count, kBlockBytes}));
+      const MutableBytes part = space.first(std::min<std::uint64_t>({space.size(), count, kChunkBytes}));
       std::memset(part.data(), 0, part.size());
       sink_.advance(part.size());
       moved(part.size());
@@ -120,13 +118,13 @@ class Streamer {
     }
   }
 
-  std::size_t until_boundary() const { return kBlockBytes - position_ % kBlockBytes; }
+  std::size_t until_boundary() const { return kChunkBytes - position_ % kChunkBytes; }
 
   void moved(std::size_t count) {
     position_ += count;
     unreported_ += count;
     // The report that all is done comes when all is written, not before.
-    if (options_.progress && unreported_ >= kBlockBytes && position_ < layout_.file_size) report();
+    if (options_.progress && unreported_ >= kChunkBytes && position_ < layout_.file_size) report();
   }
 
   void report() {
@@ -164,9 +162,9 @@ void check_layout(const Layout& layout, std::span<const NewTensor> tensors) {
   }
 }
 
-std::string free_space_text(int fd) {
+std::string free_space_text(int fd, FileOps& ops) {
   struct statvfs status;
-  if (::fstatvfs(fd, &status) != 0) return "";
+  if (ops.fstatvfs(fd, &status) != 0) return "";
   return "; its file system has " + std::to_string(std::uint64_t{status.f_bavail} * status.f_frsize) + " free";
 }
 
@@ -179,7 +177,7 @@ void preallocate(const OutputFile& file, std::uint64_t size, FileOps& ops) {
   if (error == EOPNOTSUPP || error == ENOSYS || error == EINVAL) return;  // not every file system can
   throw io_error(error,
                  "cannot reserve the " + std::to_string(size) + " bytes of the file" +
-                     (error == ENOSPC ? free_space_text(file.fd()) : std::string()),
+                     (error == ENOSPC ? free_space_text(file.fd(), ops) : std::string()),
                  file.target_path());
 }
 

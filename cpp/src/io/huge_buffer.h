@@ -1,6 +1,7 @@
 #pragma once
 
-// Memory for bulk data. Touching fresh 4 KiB pages costs more than copying what goes into them; 2 MiB pages do not.
+// Memory for bulk data. The first touch of a 4 KiB page costs more than copying data into it; with 2 MiB pages it does
+// not.
 
 #include <atomic>
 #include <cstddef>
@@ -11,23 +12,23 @@
 
 namespace weightstore::io {
 
-// Zeroed memory, aligned to 2 MiB and backed by huge pages where the kernel has them when `size` is at least that, to
-// 4096 bytes otherwise. Freed with the last owner. The kernel provides the memory when it is written to, and ends the
-// process when there is none: call require_memory() before filling a lot of it. Throws std::bad_alloc.
+// Zeroed memory. From 2 MiB on it is aligned to 2 MiB and uses huge pages where the kernel has them; smaller memory is
+// aligned to 4096 bytes. The last owner frees it. The kernel provides the pages when they are first written, and kills
+// the process when it has none: call require_memory() before you fill a lot of memory. Throws std::bad_alloc.
 SharedMutableBytes allocate_bulk(std::size_t size);
 
-// Touches memory of allocate_bulk() ahead of its first use, and watches what that takes. A huge page takes a fraction
-// of what its small pages would - except where a hypervisor has taken free memory away: then it takes twenty times as
-// long, while small pages, which the kernel has nearer at hand, take what they always do. Once that shows, the rest of
-// the memory gets small pages. Thread-safe.
+// Touches memory of allocate_bulk() before its first use, and measures how long that takes. Usually a huge page is much
+// faster than the small pages that it replaces. But when a hypervisor has taken free memory away from this machine, a
+// huge page takes twenty times as long, while small pages are as fast as ever. When this class notices that, the rest
+// of the memory gets small pages. Thread-safe.
 class FreshPages {
  public:
-  // Of memory that is `known` ahead all is told at once that its pages are to be small: telling the kernel of a part
-  // makes it wait for all that is being touched meanwhile. `known` is the caller's, and stays.
+  // `known` is all memory that will be touched, if the caller knows it. To switch to small pages, the kernel is then
+  // told once for all of it: each such call waits for all touches that are going on. `known` outlives this object.
   explicit FreshPages(std::span<const MutableBytes> known = {}) : known_(known) {}
 
-  // Nothing of `part`, which lies in what is known if anything is, was written to yet. What it shares a huge page with
-  // may have been.
+  // Nobody has written to `part` yet. Its neighbours in the same huge page may have been written. If `known` is not
+  // empty, `part` lies in it.
   void touch(MutableBytes part);
 
  private:

@@ -42,7 +42,7 @@ void NewFile::finish(bool durable) {
 
 void NewFile::abandon() noexcept {
   if (fd_ < 0) return;
-  ops_.unlink(target_.c_str());
+  if (!is_parents()) ops_.unlink(target_.c_str());
   close_quietly(ops_, std::exchange(fd_, -1));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// A file that is written under its final name, for callers whose names nobody looks at before the file is whole.
+// A file that is written under its final name, for callers whose file names nobody reads before the file is complete.
 
 #include <sys/stat.h>
 
@@ -12,23 +12,23 @@
 
 namespace weightstore::io {
 
-// An existing file whose owner, mode and attributes a new one shall have.
+// An existing file. A new file gets its owner, mode and attributes.
 struct FilePattern {
   std::string path;
   struct stat status;
 };
 
-// Thread-compatible.
+// Used by one thread at a time.
 class NewFile : public OutputFile {
  public:
-  // Creates the file (O_EXCL), with the attributes of `like` (io/file_attributes.h) or the mode that the umask gives.
-  // Throws Error(kIo), also when the name is taken.
+  // Creates the file (O_EXCL) with the attributes of `like` (io/file_attributes.h). Without `like` the umask decides
+  // the mode. Throws Error(kIo), also when the name exists.
   NewFile(std::string path, const std::optional<FilePattern>& like, FileOps& ops);
-  // Removes the file unless finish() succeeded.
+  // Removes the file unless finish() succeeded. A forked child leaves the file to its parent.
   ~NewFile();
 
-  // Syncs the file if `durable`, and closes it. Once. Throws Error(kIo). The file's name still has to be synced:
-  // sync_directory().
+  // Syncs the file if `durable`, and closes it. Call this once, and then sync_directory() to make the name durable.
+  // Throws Error(kIo).
   void finish(bool durable);
 
  private:

@@ -1,9 +1,9 @@
 #include "io/parallel_copy.h"
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "io/checked_io.h"
 #include "io/copy_bytes.h"
@@ -12,6 +12,7 @@
 #include "io/huge_buffer.h"
 #include "io/page_cache.h"
 #include "io/parallel.h"
+#include "io/progress_meter.h"
 
 // Threads take windows of the plan in ascending order. In a window, a run of pieces that lie close together is read at
 // once into the thread's ready buffer and copied out when its pieces are small (one system call instead of many) or
@@ -24,7 +25,7 @@
 namespace weightstore::io {
 namespace {
 
-constexpr std::uint64_t kSmallRequest = 2 * kBlockBytes;  // below, starting threads costs more than it gains
+constexpr std::uint64_t kSmallRequest = 2 * kChunkBytes;  // below, starting threads costs more than it gains
 constexpr std::uint64_t kSmallPiece = 64 << 10;           // below, a system call costs more than a copy
 constexpr std::uint64_t kNearby = 64 << 10;               // gaps up to this are read rather than skipped
 constexpr std::size_t kStep = 256 << 10;
@@ -32,15 +33,16 @@ constexpr std::size_t kProbes = 8;
 
 class Copy {
  public:
-  Copy(std::span<const CopyJob> jobs, const CopyPlan& plan, const CopyOptions& options)
-      : jobs_(jobs),
+  Copy(std::span<const CopyRange> ranges, const CopyPlan& plan, const CopyOptions& options, ProgressMeter& meter)
+      : ranges_(ranges),
         plan_(plan),
+        meter_(meter),
         fresh_(!options.fresh.empty()),
         fresh_pages_(options.fresh),
-        ops_(options.ops != nullptr ? *options.ops : system_file_ops()) {
+        ops_(options.ops) {
     if (options.direct == DirectIo::kNever || plan.total_bytes < kSmallRequest) return;
     for (std::size_t i = 0; i < plan.window_count(); ++i) {
-      const ByteSource* source = jobs[plan.window(i).front().job].source;
+      const ByteSource* source = ranges[plan.window(i).front().range].source;
       if (source->descriptor() < 0 || direct_.contains(source)) continue;
       direct_.try_emplace(source, ops_, source->descriptor());
     }
@@ -53,31 +55,20 @@ class Copy {
     return std::min(default_threads() + (looks_cold() ? 1 : 0), most);
   }
 
-  // What every thread does until all windows are taken.
-  void work(const StopFlag& stop) {
-    Buffer buffer;
-    while (!stop.is_set()) {
-      const std::size_t window = next_.fetch_add(1, std::memory_order_relaxed);
-      if (window >= plan_.window_count()) return;
-      copy_window(plan_.window(window), buffer);
-    }
+  void run(unsigned threads, const std::function<void()>& watch) {
+    std::vector<Buffer> buffers(threads);
+    parallel_for(
+        plan_.window_count(), threads,
+        [&](std::size_t i, const Worker& worker) { copy_window(plan_.window(i), buffers[worker.number]); }, watch);
   }
 
-  // The same on the calling thread alone.
-  void work_alone(const std::function<void()>& watch) {
+  // The same on the calling thread.
+  void run_here() {
     Buffer buffer;
     for (std::size_t i = 0; i < plan_.window_count(); ++i) {
       copy_window(plan_.window(i), buffer);
-      watch();
+      if (i + 1 < plan_.window_count()) meter_.report();
     }
-  }
-
-  std::uint64_t done() const { return done_.load(std::memory_order_relaxed); }
-
-  // The tensor that was begun last.
-  std::string_view current() const {
-    const std::size_t window = std::min(next_.load(std::memory_order_relaxed), plan_.window_count());
-    return jobs_[plan_.window(window == 0 ? 0 : window - 1).back().job].name;
   }
 
  private:
@@ -85,7 +76,7 @@ class Copy {
   class Buffer {
    public:
     std::byte* get() {
-      if (memory_.bytes.empty()) memory_ = allocate_bulk(kBlockBytes);
+      if (memory_.bytes.empty()) memory_ = allocate_bulk(kChunkBytes);
       return memory_.bytes.data();
     }
 
@@ -103,7 +94,7 @@ class Copy {
     const std::size_t probes = std::min(kProbes, plan_.window_count());
     for (std::size_t i = 0; i < probes; ++i) {
       const auto window = plan_.window(i * plan_.window_count() / probes);
-      const auto found = direct_.find(jobs_[window.front().job].source);
+      const auto found = direct_.find(ranges_[window.front().range].source);
       if (found == direct_.end() || !found->second.usable()) continue;
       const std::uint64_t begin = window.front().offset;
       if (found->second.is_cold(begin, window.front().end() - begin)) ++cold;
@@ -112,7 +103,7 @@ class Copy {
   }
 
   void copy_window(std::span<const CopyPiece> window, Buffer& buffer) {
-    const ByteSource& source = *jobs_[window.front().job].source;
+    const ByteSource& source = *ranges_[window.front().range].source;
     while (!window.empty()) {
       const std::size_t count = run_length(window);
       copy_run(source, window.first(count), buffer);
@@ -142,10 +133,10 @@ class Copy {
     try {
       if (!copy_direct(source, begin, end, run, buffer)) copy_ordinary(source, run, buffer);
     } catch (Error& error) {
-      error.in_file(source.name()).in_tensor(jobs_[run.front().job].name);
+      error.in_file(source.name()).in_tensor(ranges_[run.front().range].name);
       throw;
     }
-    done_.fetch_add(bytes, std::memory_order_relaxed);
+    meter_.add(bytes, ranges_[run.front().range].name);
   }
 
   bool copy_direct(const ByteSource& source, std::uint64_t begin, std::uint64_t end, std::span<const CopyPiece> run,
@@ -189,7 +180,7 @@ class Copy {
         return;
       }
     }
-    if (source.descriptor() >= 0 && copies_slowly(address_of(piece.out), piece.offset, piece.length)) {
+    if (source.descriptor() >= 0 && is_slow_copy(address_of(piece.out), piece.offset, piece.length)) {
       copy_in_steps(source, piece, buffer.get() + piece.offset % kDirectAlignment);
     } else {
       source.read_at(piece.offset, {piece.out, piece.length});
@@ -209,41 +200,27 @@ class Copy {
     for (const CopyPiece& piece : run) copy_bytes(piece.out, buffer + (piece.offset - begin), piece.length);
   }
 
-  const std::span<const CopyJob> jobs_;
+  const std::span<const CopyRange> ranges_;
   const CopyPlan& plan_;
+  ProgressMeter& meter_;
   const bool fresh_;
   FreshPages fresh_pages_;
   FileOps& ops_;
   std::map<const ByteSource*, DirectFile> direct_;  // not changed once threads run
-  std::atomic<std::size_t> next_{0};
-  std::atomic<std::uint64_t> done_{0};
 };
 
 }  // namespace
 
-void parallel_copy(std::span<const CopyJob> jobs, const CopyOptions& options, const Progress& progress) {
-  const CopyPlan plan = plan_copy(jobs);
-  const auto report = [&](std::uint64_t done, std::string_view name) {
-    if (progress && !progress(done, plan.total_bytes, name))
-      throw Error(ErrorCode::kCancelled, "reading was cancelled");
-  };
-  if (plan.window_count() == 0) {
-    report(0, {});
-    return;
-  }
-  Copy copy(jobs, plan, options);
-  // The last report is made below, when everything is done.
-  const auto watch = [&] {
-    if (copy.done() < plan.total_bytes) report(copy.done(), copy.current());
-  };
+void parallel_copy(std::span<const CopyRange> ranges, const CopyOptions& options, const Progress& progress) {
+  const CopyPlan plan = plan_copy(ranges);
+  ProgressMeter meter(progress, plan.total_bytes, "reading was cancelled");
+  Copy copy(ranges, plan, options, meter);
   if (plan.total_bytes < kSmallRequest || options.threads == 1) {
-    copy.work_alone(watch);
+    copy.run_here();
   } else {
-    run_parallel(
-        copy.threads(options.threads), [&](unsigned, const StopFlag& stop) { copy.work(stop); },
-        progress ? std::function<void()>(watch) : nullptr);
+    copy.run(copy.threads(options.threads), progress ? [&] { meter.report(); } : std::function<void()>());
   }
-  report(plan.total_bytes, jobs[plan.pieces.back().job].name);
+  meter.report_total();
 }
 
 }  // namespace weightstore::io

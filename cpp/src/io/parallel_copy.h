@@ -1,6 +1,6 @@
 #pragma once
 
-// Many byte ranges into memory, with several threads and the cheapest system calls.
+// Reads many byte ranges into memory, with several threads and the cheapest system calls.
 
 #include <cstdint>
 #include <span>
@@ -13,25 +13,27 @@
 
 namespace weightstore::io {
 
-struct CopyJob {
+// Bytes of a source, and the memory for them.
+struct CopyRange {
   const ByteSource* source;
   std::uint64_t offset;
   MutableBytes out;
-  std::string_view name;  // for progress and errors: the tensor
+  std::string_view name;  // of the tensor, for progress and errors
 };
 
 struct CopyOptions {
-  unsigned threads = 0;  // 0: as many as gain something
+  unsigned threads = 0;  // 0: as many as make the copy faster
   DirectIo direct = DirectIo::kAuto;
-  FileOps* ops = nullptr;  // for direct reads; sources bring their own for all others. Null: the operating system.
-  // Memory of allocate_bulk() that nothing was written to, and in which every `out` lies; empty when that is not so.
+  FileOps& ops = system_file_ops();  // for direct reads; sources bring their own for all others
+  // If every `out` lies in memory of allocate_bulk() that nobody has written to: that memory. Otherwise empty.
   std::span<const MutableBytes> fresh = {};
 };
 
-// Fills every job's `out`. Ranges of files that are not in the page cache are read with O_DIRECT through a ring of
-// ready buffers, where the file system can; all others with pread(2) straight into `out`, or by copying where the
-// source is memory. Extra memory: 4 MiB a thread, and about 40 bytes for every job and every 4 MiB. A few MiB are read
-// on the calling thread; otherwise sources are read from other threads. First error wins; outputs are undefined then.
-void parallel_copy(std::span<const CopyJob> jobs, const CopyOptions& options, const Progress& progress);
+// Fills `out` of every range. Ranges of files that are not in the page cache are read with O_DIRECT through recycled
+// buffers, where the file system allows it. All other ranges are read with pread(2) directly into `out`, or copied if
+// the source is memory. Needs 4 MiB of extra memory per thread, and about 40 bytes per range and per 4 MiB of data. If
+// there are only a few MiB, the calling thread reads them; otherwise other threads do. Throws the first error; the
+// outputs are then undefined.
+void parallel_copy(std::span<const CopyRange> ranges, const CopyOptions& options, const Progress& progress);
 
 }  // namespace weightstore::io

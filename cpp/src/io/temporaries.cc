@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 
 #include "io/checked_io.h"
-#include "io/liveness.h"
+#include "io/locks/fork_closed.h"
+#include "io/locks/liveness.h"
+#include "io/paths.h"
 
 namespace weightstore::io {
 namespace {
@@ -41,14 +41,14 @@ std::optional<std::string_view> host_of_temporary(std::string_view name) {
 // before it has the lock finds the file gone and creates another.
 void remove_if_stale(const std::string& path, std::string_view host, FileOps& ops) {
   constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  const int fd = retry_interrupted([&] { return ops.open(path.c_str(), kFlags, 0); });
+  const int fd = open_fork_closed(path, kFlags, 0, ops);
   if (fd < 0) return;
   struct stat status;
   if (ops.fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && writer_is_gone(fd, host, ops) &&
       names_open_file(path, fd, ops)) {
     ops.unlink(path.c_str());
   }
-  close_quietly(ops, fd);
+  close_fork_closed(fd, ops);
 }
 
 }  // namespace
@@ -72,10 +72,8 @@ std::string temporary_name(const std::string& target_name) {
 
 void remove_stale_temporaries(const std::string& directory, FileOps& ops) noexcept {
   try {
-    std::error_code error;
-    for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-      const std::string name = it->path().filename().native();
-      if (const auto host = host_of_temporary(name)) remove_if_stale(it->path().native(), *host, ops);
+    for (const std::string& name : list_directory(directory, ops)) {
+      if (const auto host = host_of_temporary(name)) remove_if_stale(directory + "/" + name, *host, ops);
     }
   } catch (...) {
   }

@@ -6,11 +6,6 @@
 
 namespace weightstore::io {
 
-bool is_there(const std::filesystem::path& path) {
-  std::error_code error;
-  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
-}
-
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit, FileOps& ops) {
   const auto source = open_file(path, false, ops);
   if (source->size() > limit) {

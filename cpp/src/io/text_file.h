@@ -1,6 +1,6 @@
 #pragma once
 
-// Small files of text, whole, and whether they are there.
+// Small text files, read and written as a whole.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,13 +12,10 @@
 
 namespace weightstore::io {
 
-// True when the path has something, be it a link to nothing.
-bool is_there(const std::filesystem::path& path);
-
-// Throws Error(kIo), or Error(kLimit) for more than `limit` bytes.
+// Throws Error(kIo), or Error(kLimit) when the file has more than `limit` bytes.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit, FileOps& ops);
 
-// The file appears under its name only when it is whole, as AtomicFile has it.
+// Writes a file that appears under its name only when it is complete (io/atomic_file.h).
 void write_text_file(const std::filesystem::path& path, std::string_view text, const AtomicFile::Options& options,
                      FileOps& ops);
 

@@ -16,8 +16,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::uint64_t kBlocks = 100;
-constexpr std::uint64_t kFileSize = kBlocks * io::kBlockBytes + 12345;
+constexpr std::uint64_t kChunks = 100;
+constexpr std::uint64_t kFileSize = kChunks * io::kChunkBytes + 12345;
 
 // A page cache and a device of chosen speeds, by a clock that knows of nothing else. Buffered sinks gather, direct ones
 // do not: that tells them apart.
@@ -59,33 +59,33 @@ void stamp(std::string& bytes, std::uint64_t offset) {
 }
 
 void write_all(io::FileSink& sink) {
-  std::string block(io::kBlockBytes, '\0');
-  for (std::uint64_t done = 0; done < kFileSize; done += block.size()) {
-    block.resize(std::min<std::uint64_t>(io::kBlockBytes, kFileSize - done));
-    stamp(block, done);
-    const ConstBytes bytes = test_files::as_bytes(block);
-    // Both ways in, and pieces that are no whole blocks.
-    const std::size_t produced = block.size() / 3;
+  std::string chunk(io::kChunkBytes, '\0');
+  for (std::uint64_t done = 0; done < kFileSize; done += chunk.size()) {
+    chunk.resize(std::min<std::uint64_t>(io::kChunkBytes, kFileSize - done));
+    stamp(chunk, done);
+    const ConstBytes bytes = test_files::as_bytes(chunk);
+    // Both ways in, and pieces that are no whole chunks.
+    const std::size_t produced = chunk.size() / 3;
     const MutableBytes space = sink.space();
     CHECK(space.size() >= produced);
     std::memcpy(space.data(), bytes.data(), produced);
     sink.advance(produced);
     sink.append(bytes.subspan(produced));
-    // `block` is changed next, and a block of the file has ended: nobody may need it any more.
-    if (block.size() == io::kBlockBytes) CHECK(!sink.holds_memory());
+    // `chunk` is changed next, and a chunk of the file has ended: nobody may need it any more.
+    if (chunk.size() == io::kChunkBytes) CHECK(!sink.holds_memory());
   }
   sink.finish();
 }
 
 void check_file(int fd) {
   CHECK_EQ(static_cast<std::uint64_t>(::lseek(fd, 0, SEEK_END)), kFileSize);
-  std::string found(io::kBlockBytes, '\0');
+  std::string found(io::kChunkBytes, '\0');
   std::string expected;
   for (std::uint64_t done = 0; done < kFileSize; done += found.size()) {
-    found.resize(std::min<std::uint64_t>(io::kBlockBytes, kFileSize - done));
+    found.resize(std::min<std::uint64_t>(io::kChunkBytes, kFileSize - done));
     expected.assign(found.size(), '\0');
     stamp(expected, done);
-    // stamp() leaves the last few bytes of an odd block.
+    // stamp() leaves the last few bytes of an odd chunk.
     if (found.size() % 8 != 0) expected.resize(found.size() / 8 * 8);
     CHECK_EQ(::pread(fd, found.data(), found.size(), static_cast<off_t>(done)), static_cast<ssize_t>(found.size()));
     CHECK(found.compare(0, expected.size(), expected) == 0);
@@ -117,16 +117,16 @@ Outcome write_with(std::chrono::milliseconds buffered, std::chrono::milliseconds
 TEST(a_slow_page_cache_is_left) {
   const Outcome outcome = write_with(20ms, 0ms);
   if (!outcome.can_be_direct) return;  // tmpfs, for one
-  CHECK(outcome.direct_calls > kBlocks / 2);
-  CHECK(outcome.buffered_calls < kBlocks / 2);
+  CHECK(outcome.direct_calls > kChunks / 2);
+  CHECK(outcome.buffered_calls < kChunks / 2);
 }
 
 TEST(a_device_that_is_slower_still_is_left_again) {
   const Outcome outcome = write_with(5ms, 60ms);
   if (!outcome.can_be_direct) return;
   CHECK(outcome.direct_calls > 0);
-  CHECK(outcome.direct_calls < kBlocks / 4);
-  CHECK(outcome.buffered_calls > kBlocks / 2);
+  CHECK(outcome.direct_calls < kChunks / 4);
+  CHECK(outcome.buffered_calls > kChunks / 2);
 }
 
 TEST(whichever_way_is_taken_the_bytes_are_right) { write_with(0ms, 0ms); }

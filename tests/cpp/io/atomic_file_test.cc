@@ -8,17 +8,17 @@
 #include <csignal>
 
 #include "check.h"
+#include "directory_listing.h"
 #include "faulty_file_ops.h"
-#include "io/liveness.h"
-#include "leftovers.h"
+#include "io/locks/liveness.h"
 #include "test_files.h"
 #include "weightstore/error.h"
 
 using namespace weightstore;
+using directory_listing::names_in;
 using faulty::Call;
 using faulty::FaultyFileOps;
 using io::AtomicFile;
-using leftovers::names_in;
 using test_files::read_file;
 using test_files::TempDir;
 using test_files::write_file;
@@ -80,8 +80,7 @@ TEST(a_file_appears_when_it_is_committed) {
   AtomicFile file(dir / "f", {}, io::system_file_ops());
   put(file, "new");
   CHECK(!std::filesystem::exists(dir / "f"));
-  CHECK(std::filesystem::exists(file.temporary_path()));
-  CHECK_EQ(std::filesystem::path(file.temporary_path()).parent_path(), dir.path());
+  CHECK_EQ(names_in(dir.path()).size(), 1u);  // the temporary file
   file.commit();
   CHECK_EQ(read_file(dir / "f"), "new");
   CHECK(names_in(dir.path()) == Names{"f"});
@@ -311,8 +310,8 @@ TEST(a_durable_commit_syncs_file_then_renames_then_syncs_directory) {
   file.commit();
   const auto log = ops.log();
   const std::vector<Call> tail(log.begin() + static_cast<std::ptrdiff_t>(before), log.end());
-  CHECK((tail == std::vector<Call>{Call::kOpen, Call::kFsync, Call::kClose, Call::kRename, Call::kClose, Call::kFsync,
-                                   Call::kClose}));
+  CHECK((tail == std::vector<Call>{Call::kOpen, Call::kFsync, Call::kDup, Call::kClose, Call::kRename, Call::kClose,
+                                   Call::kFsync, Call::kClose}));
 }
 
 TEST(without_durable_nothing_is_synced) {

@@ -232,15 +232,15 @@ TEST(cached_pages_are_counted) {
   const TempDir dir;
   write_file(dir / "f", pattern(10 * 4096 + 1, 1));
   const int fd = ::open((dir / "f").c_str(), O_RDONLY);
-  const auto by_mincore = io::cached_pages_by_mincore(fd, 0, 10 * 4096 + 1);
+  const auto by_mincore = io::cached_pages_by_mincore(fd, 0, 10 * 4096 + 1, io::system_file_ops());
   CHECK_EQ(*by_mincore, 11u);
-  CHECK_EQ(*io::cached_pages_by_mincore(fd, 4097, 4096), 2u);
-  if (const auto by_cachestat = io::cached_pages_by_cachestat(fd, 0, 10 * 4096 + 1)) {
+  CHECK_EQ(*io::cached_pages_by_mincore(fd, 4097, 4096, io::system_file_ops()), 2u);
+  if (const auto by_cachestat = io::cached_pages_by_cachestat(fd, 0, 10 * 4096 + 1, io::system_file_ops())) {
     CHECK_EQ(*by_cachestat, 11u);
-    CHECK_EQ(*io::cached_pages_by_cachestat(fd, 4097, 4096), 2u);
+    CHECK_EQ(*io::cached_pages_by_cachestat(fd, 4097, 4096, io::system_file_ops()), 2u);
   }
-  CHECK(io::mostly_cached(fd, 0, 10 * 4096 + 1));
-  CHECK(io::mostly_cached(-1, 0, 4096));  // nobody can tell
+  CHECK(io::mostly_cached(fd, 0, 10 * 4096 + 1, io::system_file_ops()));
+  CHECK(io::mostly_cached(-1, 0, 4096, io::system_file_ops()));  // nobody can tell
   ::close(fd);
 }
 

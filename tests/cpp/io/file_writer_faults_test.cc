@@ -6,9 +6,9 @@
 
 #include "cache_control.h"
 #include "check.h"
+#include "directory_listing.h"
 #include "faulty_file_ops.h"
 #include "file_plans.h"
-#include "leftovers.h"
 #include "test_files.h"
 #include "weightstore/error.h"
 
@@ -63,7 +63,7 @@ TEST(a_full_disk_is_found_before_anything_is_produced) {
   CHECK(error.code() == ErrorCode::kIo);
   CHECK_EQ(error.os_errno(), ENOSPC);
   CHECK_EQ(error.path(), (dir / "f").string());
-  CHECK(leftovers::names_in(dir.path()).empty());
+  CHECK(directory_listing::names_in(dir.path()).empty());
 }
 
 TEST(a_producer_of_another_size_is_refused_by_name) {
@@ -74,7 +74,7 @@ TEST(a_producer_of_another_size_is_refused_by_name) {
   CHECK(error.code() == ErrorCode::kInvalidArgument);
   CHECK_EQ(error.tensor(), "t1");
   CHECK(std::string(error.what()).find("5 bytes where 20") != std::string::npos);
-  CHECK(leftovers::names_in(dir.path()).empty());
+  CHECK(directory_listing::names_in(dir.path()).empty());
 }
 
 TEST(a_plan_out_of_order_is_refused) {
@@ -96,7 +96,7 @@ TEST(a_producer_that_throws_abandons_the_write) {
     const Error error = CHECK_THROWS(Error, save(dir / "f", *plan, durable(sync)));
     CHECK_EQ(error.message(), "no more");
     CHECK_EQ(error.tensor(), "t9");
-    CHECK(leftovers::names_in(dir.path()).empty());
+    CHECK(directory_listing::names_in(dir.path()).empty());
   }
 }
 
@@ -199,7 +199,7 @@ TEST(a_progress_callback_can_cancel) {
     io::StreamOptions options = durable(sync);
     options.progress = [](std::uint64_t, std::uint64_t, std::string_view) { return false; };
     CHECK(CHECK_THROWS(Error, save(dir / "f", *plan, options)).code() == ErrorCode::kCancelled);
-    CHECK(leftovers::names_in(dir.path()) == std::vector<std::string>{"f"});
+    CHECK(directory_listing::names_in(dir.path()) == std::vector<std::string>{"f"});
     CHECK_EQ(read_file(dir / "f"), "old");
   }
 }

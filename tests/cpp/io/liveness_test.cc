@@ -1,6 +1,6 @@
 // Whose files may be taken for abandoned: by the lock on this host, by their age elsewhere.
 
-#include "io/liveness.h"
+#include "io/locks/liveness.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -57,11 +57,11 @@ void check_copies(const Fixture& file, const ByteSource& source, const std::vect
                   const io::CopyOptions& options) {
   std::vector<std::string> outs;
   for (const Range& range : ranges) outs.emplace_back(range.length, '?');
-  std::vector<io::CopyJob> jobs;
+  std::vector<io::CopyRange> requests;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    jobs.push_back({&source, ranges[i].offset, std::as_writable_bytes(std::span(outs[i])), "tensor"});
+    requests.push_back({&source, ranges[i].offset, std::as_writable_bytes(std::span(outs[i])), "tensor"});
   }
-  io::parallel_copy(jobs, options, {});
+  io::parallel_copy(requests, options, {});
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     CHECK(outs[i] == std::string_view(file.text).substr(ranges[i].offset, ranges[i].length));
   }
@@ -75,7 +75,7 @@ std::vector<Range> whole_in_pieces(std::size_t piece) {
 
 bool can_be_cold(const Fixture& file) {
   const auto source = file.open(Cache::kCold);
-  return !io::mostly_cached(source->descriptor(), 0, kFileSize);
+  return !io::mostly_cached(source->descriptor(), 0, kFileSize, io::system_file_ops());
 }
 
 std::size_t count(const std::vector<Call>& log, Call call) {
@@ -90,7 +90,7 @@ TEST(whole_files_in_pieces_of_all_kinds) {
     for (const std::size_t piece :
          {std::size_t{997}, std::size_t{65536}, std::size_t{1000001}, std::size_t{4} << 20, kFileSize}) {
       for (const unsigned threads : {0u, 1u, 5u}) {
-        check_copies(file, *file.open(cache), whole_in_pieces(piece), {threads, DirectIo::kAuto, nullptr});
+        check_copies(file, *file.open(cache), whole_in_pieces(piece), {.threads = threads});
       }
     }
   }
@@ -105,9 +105,9 @@ TEST(outputs_may_lie_anywhere_in_a_page) {
       std::fill(out.begin(), out.end(), '?');
       const auto source = file.open(cache);
       const MutableBytes bytes = std::as_writable_bytes(std::span(page + shift, kFileSize));
-      const std::vector<io::CopyJob> jobs{{source.get(), 0, bytes.first(700000), "a"},
-                                          {source.get(), 700000, bytes.subspan(700000), "b"}};
-      io::parallel_copy(jobs, {}, {});
+      const std::vector<io::CopyRange> requests{{source.get(), 0, bytes.first(700000), "a"},
+                                                {source.get(), 700000, bytes.subspan(700000), "b"}};
+      io::parallel_copy(requests, {}, {});
       CHECK(std::string_view(page + shift, kFileSize) == file.text);
     }
   }
@@ -137,13 +137,14 @@ TEST(several_files_and_memory_in_one_call) {
   const auto memory = memory_source(std::as_bytes(std::span(a.text)));
   const auto sources = {a.open(Cache::kCold), b.open(Cache::kWarm), memory};
   std::vector<std::string> outs(3 * 20, std::string(1000000, '?'));
-  std::vector<io::CopyJob> jobs;
+  std::vector<io::CopyRange> requests;
   for (std::size_t i = 0; i < 20; ++i) {
     for (const auto& source : sources) {
-      jobs.push_back({source.get(), i * 1000001, std::as_writable_bytes(std::span(outs[jobs.size()])), "tensor"});
+      requests.push_back(
+          {source.get(), i * 1000001, std::as_writable_bytes(std::span(outs[requests.size()])), "tensor"});
     }
   }
-  io::parallel_copy(jobs, {}, {});
+  io::parallel_copy(requests, {}, {});
   for (std::size_t i = 0; i < outs.size(); ++i) CHECK(outs[i] == a.text.substr(i / 3 * 1000001, 1000000));
 }
 
@@ -155,9 +156,9 @@ TEST(cold_ranges_go_around_the_page_cache) {
   }
   const auto source = file.open(Cache::kCold);
   check_copies(file, *source, {{5, kFileSize - 9}}, {});
-  CHECK(!io::mostly_cached(source->descriptor(), 0, kFileSize));
-  check_copies(file, *source, {{5, kFileSize - 9}}, {0, DirectIo::kNever, nullptr});
-  CHECK(io::mostly_cached(source->descriptor(), 0, kFileSize));
+  CHECK(!io::mostly_cached(source->descriptor(), 0, kFileSize, io::system_file_ops()));
+  check_copies(file, *source, {{5, kFileSize - 9}}, {.direct = DirectIo::kNever});
+  CHECK(io::mostly_cached(source->descriptor(), 0, kFileSize, io::system_file_ops()));
 }
 
 TEST(direct_reads_that_fail_are_made_up_for) {
@@ -170,7 +171,7 @@ TEST(direct_reads_that_fail_are_made_up_for) {
        {Fault{1, Call::kOpen, EINVAL, false}, Fault{1, Call::kPread, EINVAL, false}, Fault{2, Call::kPread, EIO, false},
         Fault{1, Call::kPread, EINTR, false}, Fault{1, Call::kPread, 0, true}, Fault{1, {}, EMFILE, true}}) {
     FaultyFileOps ops(fault);
-    check_copies(file, *file.open(Cache::kCold), whole_in_pieces(1000001), {0, DirectIo::kAuto, &ops});
+    check_copies(file, *file.open(Cache::kCold), whole_in_pieces(1000001), {.ops = ops});
     CHECK(ops.injected() > 0);
   }
 }
@@ -178,7 +179,7 @@ TEST(direct_reads_that_fail_are_made_up_for) {
 TEST(nobody_opens_a_second_descriptor_for_a_warm_file) {
   const Fixture file;
   FaultyFileOps ops;
-  check_copies(file, *file.open(Cache::kWarm), {{0, kFileSize}}, {0, DirectIo::kAuto, &ops});
+  check_copies(file, *file.open(Cache::kWarm), {{0, kFileSize}}, {.ops = ops});
   CHECK_EQ(count(ops.log(), Call::kOpen), 0u);
 }
 
@@ -196,8 +197,8 @@ TEST(a_file_that_shrank_is_an_error_that_names_the_tensor) {
     const auto source = file.open(cache);
     std::filesystem::resize_file(file.path, kFileSize / 2);
     std::string out(kFileSize, '?');
-    const io::CopyJob job{source.get(), 0, std::as_writable_bytes(std::span(out)), "tensor"};
-    const Error error = CHECK_THROWS(Error, io::parallel_copy({&job, 1}, {}, {}));
+    const io::CopyRange request{source.get(), 0, std::as_writable_bytes(std::span(out)), "tensor"};
+    const Error error = CHECK_THROWS(Error, io::parallel_copy({&request, 1}, {}, {}));
     CHECK(error.code() == ErrorCode::kIo);
     CHECK_EQ(error.tensor(), "tensor");
     CHECK_EQ(error.path(), file.path.string());
@@ -207,8 +208,8 @@ TEST(a_file_that_shrank_is_an_error_that_names_the_tensor) {
 TEST(a_range_outside_the_source_is_refused) {
   const auto source = memory_source({});
   std::byte out;
-  const io::CopyJob job{source.get(), 0, {&out, 1}, "tensor"};
-  CHECK_EQ(CHECK_THROWS(Error, io::parallel_copy({&job, 1}, {}, {})).tensor(), "tensor");
+  const io::CopyRange request{source.get(), 0, {&out, 1}, "tensor"};
+  CHECK_EQ(CHECK_THROWS(Error, io::parallel_copy({&request, 1}, {}, {})).tensor(), "tensor");
 }
 
 TEST(progress_ends_with_everything_done) {
@@ -216,11 +217,11 @@ TEST(progress_ends_with_everything_done) {
   for (const std::size_t length : {std::size_t{0}, std::size_t{1000}, kFileSize}) {
     const auto source = file.open(Cache::kWarm);
     std::string out(length, '?');
-    const io::CopyJob job{source.get(), 0, std::as_writable_bytes(std::span(out)), "tensor"};
+    const io::CopyRange request{source.get(), 0, std::as_writable_bytes(std::span(out)), "tensor"};
     const auto caller = std::this_thread::get_id();
     std::uint64_t last = 0;
     int ends = 0;
-    io::parallel_copy({&job, 1}, {}, [&](std::uint64_t done, std::uint64_t total, std::string_view) {
+    io::parallel_copy({&request, 1}, {}, [&](std::uint64_t done, std::uint64_t total, std::string_view) {
       CHECK(std::this_thread::get_id() == caller);
       CHECK_EQ(total, length);
       CHECK(done >= last);
@@ -237,11 +238,10 @@ TEST(a_progress_callback_can_cancel) {
   const Fixture file;
   const auto source = file.open(Cache::kWarm);
   std::string out(kFileSize, '?');
-  const io::CopyJob job{source.get(), 0, std::as_writable_bytes(std::span(out)), "tensor"};
+  const io::CopyRange request{source.get(), 0, std::as_writable_bytes(std::span(out)), "tensor"};
   const auto stop = [](std::uint64_t, std::uint64_t, std::string_view) { return false; };
-  CHECK(CHECK_THROWS(Error, io::parallel_copy({&job, 1}, {}, stop)).code() == ErrorCode::kCancelled);
-  CHECK(CHECK_THROWS(Error, io::parallel_copy({&job, 1}, {1, DirectIo::kAuto, nullptr}, stop)).code() ==
-        ErrorCode::kCancelled);
+  CHECK(CHECK_THROWS(Error, io::parallel_copy({&request, 1}, {}, stop)).code() == ErrorCode::kCancelled);
+  CHECK(CHECK_THROWS(Error, io::parallel_copy({&request, 1}, {.threads = 1}, stop)).code() == ErrorCode::kCancelled);
 }
 
 TEST(fresh_memory_is_filled_like_any_other) {
@@ -251,11 +251,11 @@ TEST(fresh_memory_is_filled_like_any_other) {
   const auto source = io::open_file(dir / "file", false, io::system_file_ops());
   const SharedMutableBytes memory = io::allocate_bulk(bytes.size());
   // Pieces that begin and end in the middle of pages, small and huge.
-  std::vector<io::CopyJob> jobs;
+  std::vector<io::CopyRange> requests;
   for (std::size_t at = 0, size = 1; at < bytes.size(); at += size, size = size * 3 + 1) {
-    jobs.push_back({source.get(), at, memory.bytes.subspan(at, std::min(size, bytes.size() - at)), "t"});
+    requests.push_back({source.get(), at, memory.bytes.subspan(at, std::min(size, bytes.size() - at)), "t"});
   }
-  io::parallel_copy(jobs, {.fresh = {&memory.bytes, 1}}, {});
+  io::parallel_copy(requests, {.fresh = {&memory.bytes, 1}}, {});
   CHECK(test_files::as_text(memory.bytes) == bytes);
 }
 

@@ -6,23 +6,24 @@
 
 #include "cache_control.h"
 #include "check.h"
-#include "faulty_file_ops.h"
+#include "directory_listing.h"
+#include "every_fault.h"
 #include "io/atomic_file.h"
 #include "io/file_source.h"
 #include "io/file_writer.h"
 #include "io/parallel_copy.h"
-#include "leftovers.h"
 #include "test_files.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
 #include "weightstore/writer.h"
 
 using namespace weightstore;
+using directory_listing::names_in;
+using directory_listing::open_descriptors;
 using faulty::Call;
-using faulty::Fault;
 using faulty::FaultyFileOps;
-using leftovers::names_in;
-using leftovers::open_descriptors;
+using faulty::for_every_fault;
+using faulty::kShort;
 using test_files::as_bytes;
 using test_files::pattern;
 using test_files::read_file;
@@ -32,34 +33,6 @@ using test_files::write_file;
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-constexpr int kShort = 0;
-
-// Runs `operation` with the n-th call failing for n = 1, 2, ...; `check` looks at the state after each, and is told
-// whether the operation succeeded. Returns how many runs had a fault.
-std::uint64_t for_every_fault(int error, const std::function<void(io::FileOps&)>& operation,
-                              const std::function<void(bool succeeded)>& check) {
-  for (std::uint64_t n = 1;; ++n) {
-    const std::size_t descriptors = open_descriptors();
-    FaultyFileOps ops({.at = n, .kind = {}, .error = error});
-    bool succeeded = false;
-    try {
-      operation(ops);
-      succeeded = true;
-    } catch (const Error& thrown) {
-      CHECK(thrown.code() == ErrorCode::kIo);
-      CHECK_EQ(thrown.os_errno(), error);
-      CHECK(!thrown.path().empty());
-      // Interruptions and short counts are no errors at all.
-      CHECK(error != EINTR && error != kShort);
-    }
-    CHECK_EQ(open_descriptors(), descriptors);
-    check(succeeded);
-    if (ops.injected() == 0) {
-      CHECK(succeeded);
-      return n - 1;
-    }
-  }
-}
 
 // A save that replaces an old file, failing in every way. `save` writes `fresh` to the path.
 void check_save(const std::function<void(const std::filesystem::path&, io::FileOps&)>& save, const std::string& fresh) {
@@ -138,9 +111,8 @@ void check_written_save(const WriteOptions& options, const std::string& name) {
   const auto expected = writer.write_bytes(format, options);
   check_save(
       [&](const std::filesystem::path& path, io::FileOps& ops) {
-        WriteOptions faulty_options = options;
-        faulty_options.file_ops = &ops;
-        writer.write_file(path, format, faulty_options);
+        const io::FileOpsScope scope(ops);
+        writer.write_file(path, format, options);
       },
       test_files::as_text(expected));
 }
@@ -223,9 +195,9 @@ TEST(reads_of_files) {
             const auto source = io::open_file(dir / "f", false, ops);
             out.assign(text.size(), '?');
             const MutableBytes bytes = std::as_writable_bytes(std::span(out));
-            const std::vector<io::CopyJob> jobs{{source.get(), 0, bytes.first(5000000), "a"},
-                                                {source.get(), 5000000, bytes.subspan(5000000), "b"}};
-            io::parallel_copy(jobs, {0, DirectIo::kAuto, &ops}, {});
+            const std::vector<io::CopyRange> ranges{{source.get(), 0, bytes.first(5000000), "a"},
+                                                    {source.get(), 5000000, bytes.subspan(5000000), "b"}};
+            io::parallel_copy(ranges, {.ops = ops}, {});
           },
           [&](bool succeeded) { CHECK(!succeeded || out == text); });
       CHECK(faults >= 5);

@@ -6,15 +6,15 @@
 
 // The page cache usually takes bytes at the speed of memory. Sometimes it does not: a virtual machine may have to ask
 // its host for every page, and a process that has made too many pages dirty is held to the speed of the device. Then
-// writing around it is faster, several times over. Which it is shows only by trying: when a window of blocks was slow,
-// a few blocks are written directly, and whichever way was faster has the rest of the file.
+// writing around it is faster, several times over. Which it is shows only by trying: when a window of chunks was slow,
+// a few chunks are written directly, and whichever way was faster has the rest of the file.
 
 namespace weightstore::io {
 namespace {
 
-constexpr std::uint64_t kWindowBytes = 8 * kBlockBytes;
+constexpr std::uint64_t kWindowBytes = 8 * kChunkBytes;
 // Twice over, the first time for the ring's own memory to be touched.
-constexpr std::uint64_t kTrialBytes = 8 * kBlockBytes;
+constexpr std::uint64_t kTrialBytes = 8 * kChunkBytes;
 // What is left must be worth the trial, which on a slow device takes a tenth of a second.
 constexpr std::uint64_t kWorthTrying = 256 << 20;
 constexpr double kSlow = 2e9;  // bytes a second
@@ -38,7 +38,7 @@ class AdaptiveSink final : public FileSink {
 
   void append(ConstBytes bytes) override {
     while (!bytes.empty()) {
-      const ConstBytes part = bytes.first(std::min<std::size_t>(bytes.size(), kBlockBytes - position_ % kBlockBytes));
+      const ConstBytes part = bytes.first(std::min<std::size_t>(bytes.size(), kChunkBytes - position_ % kChunkBytes));
       sink_->append(part);
       moved(part.size());
       bytes = bytes.subspan(part.size());
@@ -54,7 +54,7 @@ class AdaptiveSink final : public FileSink {
 
   void moved(std::size_t count) {
     position_ += count;
-    if (phase_ == Phase::kSettled || position_ % kBlockBytes != 0) return;
+    if (phase_ == Phase::kSettled || position_ % kChunkBytes != 0) return;
     const std::uint64_t bytes = position_ - phase_begin_;
     switch (phase_) {
       case Phase::kBuffered:

@@ -6,8 +6,8 @@
 #include "io/huge_buffer.h"
 #include "io/sinks/file_sink.h"
 
-// One write a block of the file, aligned in the file: pages that two writes share cost both of them. What lies in
-// memory is gathered from there by the system; small pieces and produced bytes wait in a block of ours.
+// One write a chunk of the file, aligned in the file: pages that two writes share cost both of them. What lies in
+// memory is gathered from there by the system; small pieces and produced bytes wait in a chunk of ours.
 
 namespace weightstore::io {
 namespace {
@@ -20,13 +20,13 @@ class BufferedSink final : public FileSink {
       : ops_(ops),
         fd_(range.fd),
         path_(std::move(range.path)),
-        block_(allocate_bulk(kBlockBytes)),
+        chunk_(allocate_bulk(kChunkBytes)),
         position_(range.begin) {}
 
-  MutableBytes space() override { return block_.bytes.subspan(used_, until_boundary()); }
+  MutableBytes space() override { return chunk_.bytes.subspan(used_, until_boundary()); }
 
   void advance(std::size_t count) override {
-    add(block_.bytes.data() + used_, count);
+    add(chunk_.bytes.data() + used_, count);
     used_ += count;
     flush_at_boundary();
   }
@@ -34,7 +34,7 @@ class BufferedSink final : public FileSink {
   void append(ConstBytes bytes) override {
     while (!bytes.empty()) {
       const ConstBytes part = bytes.first(std::min(bytes.size(), until_boundary()));
-      if (part.size() < kSmall || copies_slowly(position_ + waiting_, address_of(part.data()), part.size())) {
+      if (part.size() < kSmall || is_slow_copy(position_ + waiting_, address_of(part.data()), part.size())) {
         copy_bytes(space().data(), part.data(), part.size());
         advance(part.size());
       } else {
@@ -60,8 +60,8 @@ class BufferedSink final : public FileSink {
   }
 
  private:
-  // Never 0: at a boundary everything is written, and a whole block is ahead.
-  std::size_t until_boundary() const { return kBlockBytes - (position_ + waiting_) % kBlockBytes; }
+  // Never 0: at a boundary everything is written, and a whole chunk is ahead.
+  std::size_t until_boundary() const { return kChunkBytes - (position_ + waiting_) % kChunkBytes; }
 
   void add(std::byte* data, std::size_t size) {
     if (size == 0) return;
@@ -74,14 +74,14 @@ class BufferedSink final : public FileSink {
   }
 
   void flush_at_boundary() {
-    if (until_boundary() == kBlockBytes) flush();
+    if (until_boundary() == kChunkBytes) flush();
   }
 
   FileOps& ops_;
   const int fd_;
   const std::string path_;
-  SharedMutableBytes block_;
-  std::size_t used_ = 0;              // bytes of block_ in pieces_
+  SharedMutableBytes chunk_;
+  std::size_t used_ = 0;              // bytes of chunk_ in pieces_
   std::vector<struct iovec> pieces_;  // what comes next in the file
   std::size_t waiting_ = 0;           // bytes in pieces_
   std::uint64_t position_;            // where pieces_ belongs

@@ -15,14 +15,14 @@
 #include "io/huge_buffer.h"
 #include "io/sinks/file_sink.h"
 
-// The calling thread fills blocks in file order and queues them; the writers take them from the queue. A block is owned
-// by exactly one of: the free list, the calling thread, the queue, a writer. Every block but the last is written whole;
+// The calling thread fills chunks in file order and queues them; the writers take them from the queue. A chunk is owned
+// by exactly one of: the free list, the calling thread, the queue, a writer. Every chunk but the last is written whole;
 // the last is rounded up to the alignment, and finish() cuts the file to its length again.
 
 namespace weightstore::io {
 namespace {
 
-constexpr std::size_t kBlocks = 6;
+constexpr std::size_t kChunks = 6;
 constexpr std::size_t kWriters = 2;
 
 class DirectSink final : public FileSink {
@@ -34,9 +34,9 @@ class DirectSink final : public FileSink {
         direct_(direct),
         size_(range.file_size),
         path_(std::move(range.path)),
-        memory_(allocate_bulk(kBlocks * kBlockBytes)),
+        memory_(allocate_bulk(kChunks * kChunkBytes)),
         position_(range.begin) {
-    for (std::size_t i = 0; i < kBlocks; ++i) free_.push_back(memory_.bytes.data() + i * kBlockBytes);
+    for (std::size_t i = 0; i < kChunks; ++i) free_.push_back(memory_.bytes.data() + i * kChunkBytes);
   }
 
   ~DirectSink() override {
@@ -46,17 +46,17 @@ class DirectSink final : public FileSink {
   }
 
   void start() {
-    for (std::size_t i = 0; i < kWriters; ++i) writers_.emplace_back([this] { write_blocks(); });
+    for (std::size_t i = 0; i < kWriters; ++i) writers_.emplace_back([this] { write_chunks(); });
   }
 
   MutableBytes space() override {
     if (current_ == nullptr) current_ = take_free();
-    return {current_ + filled_, kBlockBytes - filled_};
+    return {current_ + filled_, kChunkBytes - filled_};
   }
 
   void advance(std::size_t count) override {
     filled_ += count;
-    if (filled_ == kBlockBytes) queue_current();
+    if (filled_ == kChunkBytes) queue_current();
   }
 
   void append(ConstBytes bytes) override {
@@ -71,7 +71,7 @@ class DirectSink final : public FileSink {
 
   void flush() override {
     std::unique_lock lock(mutex_);
-    freed_.wait(lock, [&] { return free_.size() == kBlocks || error_ != nullptr; });
+    freed_.wait(lock, [&] { return free_.size() == kChunks || error_ != nullptr; });
     if (error_ != nullptr) std::rethrow_exception(error_);
   }
 
@@ -89,7 +89,7 @@ class DirectSink final : public FileSink {
   }
 
  private:
-  struct Block {
+  struct Chunk {
     std::byte* data;
     std::size_t length;
     std::uint64_t offset;
@@ -99,9 +99,9 @@ class DirectSink final : public FileSink {
     std::unique_lock lock(mutex_);
     freed_.wait(lock, [&] { return !free_.empty() || error_ != nullptr; });
     if (error_ != nullptr) std::rethrow_exception(error_);
-    std::byte* block = free_.back();
+    std::byte* chunk = free_.back();
     free_.pop_back();
-    return block;
+    return chunk;
   }
 
   void queue_current() {
@@ -138,25 +138,25 @@ class DirectSink final : public FileSink {
     freed_.notify_all();
   }
 
-  void write_blocks() {
+  void write_chunks() {
     for (;;) {
-      Block block;
+      Chunk chunk;
       {
         std::unique_lock lock(mutex_);
         queued_.wait(lock, [&] { return !queue_.empty() || ending_; });
         if (queue_.empty()) return;
-        block = queue_.front();
+        chunk = queue_.front();
         queue_.pop_front();
       }
       try {
-        write_block(block);
+        write_chunk(chunk);
       } catch (...) {
         stop(std::current_exception());
         return;
       }
       {
         const std::lock_guard lock(mutex_);
-        free_.push_back(block.data);
+        free_.push_back(chunk.data);
       }
       freed_.notify_one();
     }
@@ -164,17 +164,17 @@ class DirectSink final : public FileSink {
 
   // What a direct write leaves - all of it, where the file system accepts the flag but not the writes; an odd rest
   // after a short one - goes through the page cache, whose errors are final.
-  void write_block(const Block& block) {
+  void write_chunk(const Chunk& chunk) {
     std::size_t done = 0;
-    while (done < block.length && done % kDirectAlignment == 0) {
+    while (done < chunk.length && done % kDirectAlignment == 0) {
       const ssize_t n = retry_interrupted([&] {
-        return ops_.pwrite(direct_, block.data + done, block.length - done, static_cast<off_t>(block.offset + done));
+        return ops_.pwrite(direct_, chunk.data + done, chunk.length - done, static_cast<off_t>(chunk.offset + done));
       });
-      if (n < 0 && errno != EINVAL) throw io_error(errno, "cannot write", path_).at_offset(block.offset + done);
+      if (n < 0 && errno != EINVAL) throw io_error(errno, "cannot write", path_).at_offset(chunk.offset + done);
       if (n <= 0) break;
       done += static_cast<std::size_t>(n);
     }
-    write_fully(ops_, fd_, {block.data + done, block.length - done}, block.offset + done, path_);
+    write_fully(ops_, fd_, {chunk.data + done, chunk.length - done}, chunk.offset + done, path_);
   }
 
   FileOps& ops_;
@@ -184,7 +184,7 @@ class DirectSink final : public FileSink {
   const std::string path_;
   SharedMutableBytes memory_;
 
-  std::byte* current_ = nullptr;  // the calling thread's block
+  std::byte* current_ = nullptr;  // the calling thread's chunk
   std::size_t filled_ = 0;
   std::uint64_t position_;  // where current_ belongs
 
@@ -192,7 +192,7 @@ class DirectSink final : public FileSink {
   std::condition_variable queued_;
   std::condition_variable freed_;
   std::vector<std::byte*> free_;
-  std::deque<Block> queue_;
+  std::deque<Chunk> queue_;
   std::exception_ptr error_;
   bool ending_ = false;
 

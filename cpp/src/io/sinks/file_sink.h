@@ -1,6 +1,6 @@
 #pragma once
 
-// Where stream_file() puts the bytes of a file, front to back.
+// The ways in which stream_file() writes the bytes of a file, from front to back.
 
 #include <cstdint>
 #include <memory>
@@ -11,41 +11,43 @@
 
 namespace weightstore::io {
 
-// Thread-compatible. A sink that is destroyed before finish() leaves the file incomplete.
+// Used by one thread at a time. A sink that is destroyed before finish() leaves the file incomplete. Every function can
+// throw Error(kIo).
 class FileSink {
  public:
   virtual ~FileSink() = default;
 
-  // Memory for the bytes that come next; never empty.
+  // Memory for the next bytes of the file; never empty.
   virtual MutableBytes space() = 0;
-  // The first `count` bytes of space() are filled.
+  // Call this after filling the first `count` bytes of space().
   virtual void advance(std::size_t count) = 0;
-  // Bytes that come next and lie in memory already. They may be written from there, and later: until holds_memory() is
-  // false again they must stay as they are.
+  // Appends bytes that are in memory already. The sink may write them later and without a copy: do not change them
+  // until holds_memory() is false.
   virtual void append(ConstBytes bytes) = 0;
   virtual bool holds_memory() const { return false; }
-  // Between two blocks of the file (multiples of kBlockBytes): returns when everything so far is written, so that
-  // another sink may go on from here.
+  // Returns when everything so far is written, so that another sink can continue. Call it only at a multiple of
+  // kChunkBytes.
   virtual void flush() {}
-  // Returns when everything is written and the file has its length. Throws Error(kIo), as all others do.
+  // Returns when everything is written and the file has its final size.
   virtual void finish() = 0;
 };
 
-// A place in an open file: where a sink begins, and how long the file will be in the end.
+// Where a sink begins in an open file, and how large the file will be.
 struct FileRange {
   int fd;
-  std::uint64_t begin;  // a multiple of kBlockBytes
+  std::uint64_t begin;  // a multiple of kChunkBytes
   std::uint64_t file_size;
   std::string path;
 };
 
-// Through the page cache, on the calling thread.
+// Writes through the page cache, on the calling thread.
 std::unique_ptr<FileSink> buffered_sink(FileRange range, FileOps& ops);
 
-// Around the page cache, through a ring of aligned blocks and two writing threads; null where the file system refuses.
+// Bypasses the page cache, with recycled aligned buffers and two threads that write. Null where the file system
+// refuses.
 std::unique_ptr<FileSink> direct_sink(FileRange range, FileOps& ops);
 
-// Through the page cache as long as that is faster than the device.
+// Writes through the page cache as long as that is faster than the device.
 std::unique_ptr<FileSink> adaptive_sink(FileRange range, FileOps& ops);
 
 }  // namespace weightstore::io

@@ -1,4 +1,4 @@
-#include "io/liveness.h"
+#include "io/locks/liveness.h"
 
 #include <sys/file.h>
 #include <sys/stat.h>
