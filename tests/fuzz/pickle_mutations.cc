@@ -27,7 +27,7 @@ Places split(std::string_view pickle) {
   Places places = {0};
   PickleScanner scanner(bytes_of(pickle));
   try {
-    while (scanner.next()) places.push_back(scanner.position());
+    for (weightstore::PickleInstruction ignored; scanner.next(ignored);) places.push_back(scanner.position());
   } catch (const weightstore::Error&) {
     // An instruction that is not read: the rest is left as it is.
   }

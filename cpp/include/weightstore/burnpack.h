@@ -1,6 +1,7 @@
 #pragma once
 
-// The Burnpack format: metadata to table, and contents to metadata. docs/formats.md describes the bytes.
+// The Burnpack format: reads the metadata of a file into a table, and plans the metadata of a new file. docs/formats.md
+// describes the bytes.
 
 #include <memory>
 
@@ -11,13 +12,15 @@
 
 namespace weightstore::burnpack {
 
-// Parses and checks the metadata of a file written by Burn 0.19 (packed data), 0.20, or later. Accepts what Burn
-// accepts except names that come twice, lengths that differ from what shape and data type need, and tensors that share
-// bytes or lie outside the file. Throws kCorrupt, kLimit, or kUnsupported for what a newer Burn may have written.
+// Parses and checks the metadata of a file that Burn 0.19 (whose data is packed), 0.20 or later wrote. Accepts what
+// Burn accepts, except duplicate names, tensors whose length does not fit their shape and data type, tensors that share
+// bytes, and tensors outside the file. Throws Error(kCorrupt or kLimit), and Error(kUnsupported) for content that a
+// newer Burn may have written.
 TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits = {});
 
-// Where everything goes, as Burn `compat` writes it. Throws kInvalidArgument for contents that the format cannot hold
-// and kLimit for what Burn could not read back.
+// Plans a file with these contents, as the Burn release `compat` writes it. Throws Error(kInvalidArgument or
+// kUnsupported) for contents that the format cannot hold, and Error(kLimit) when the file would exceed a limit of
+// Burn's reader.
 Layout plan(const FileContents& contents, BurnCompat compat);
 
 }  // namespace weightstore::burnpack

@@ -17,22 +17,25 @@ enum class Format : std::uint8_t {
   kPytorch,  // torch.save(): read only
 };
 
+inline constexpr int kFormatCount = static_cast<int>(Format::kPytorch) + 1;  // with kUnknown
+
 // "safetensors", "safetensors index", "burnpack", "pytorch" or "unknown".
 std::string_view to_string(Format format);
 
-// Decides by content and structure, never by the first four bytes alone. Reads a few hundred bytes of
-// `source`. Throws Error(kUnsupported), naming what the content looks like (a Git LFS pointer, an HTML page, a
-// pickle, ...), when it is none of the formats above. Every ZIP and tar archive counts as a file of torch.save(): what
-// is inside is for its reader to say.
+// Decides by content and structure, never by the first four bytes alone. Reads a few hundred bytes of `source`, and of
+// a ZIP archive the names in its directory: torch.save() writes one with a `data.pkl` in a folder.
+// Every tar archive counts as a file of torch.save(). Throws Error(kUnsupported), naming what the
+// content looks like (a Git LFS pointer, an HTML page, a pickle, ...), when it is none of the formats above.
 Format detect_format(const ByteSource& source);
 
-// Throws Error(kUnsupported) for a file that is named as SafeTensors and is another: `path` ends in ".safetensors" or
-// ".safetensors.index.json" (any letter case), and the content is not that. Whoever reads only files with such names
-// must not be led to another reader. Other endings promise nothing: a .pt, .bin or .bpk file may hold any format.
+// Throws Error(kUnsupported) for a file that is named as SafeTensors and has another format: `path` ends in
+// ".safetensors" or ".safetensors.index.json" (any letter case), and the content is not that. A program that reads only
+// files with such names must not be led to another reader. Other endings promise nothing: a .pt, .bin or .bpk file may
+// hold any format.
 void check_name(std::string_view path, Format content);
 
 // The format a file name asks for when writing: ".safetensors" or ".bpk" (any letter case). Throws
-// Error(kInvalidArgument) for any other ending.
+// Error(kInvalidArgument) for any other ending, and says so when the ending is that of a format that is only read.
 Format format_of_name(std::string_view file_name);
 
 }  // namespace weightstore

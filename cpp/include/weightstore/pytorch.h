@@ -1,11 +1,10 @@
 #pragma once
 
-// Files of torch.save(): their tensors as a table, and everything else as plain data. Reading only.
+// Reads files of torch.save(): their tensors as a table, and everything else as plain data. There is no writer.
 //
-// A pickle is taken for what it says, never for what it does: nothing is imported and nothing is called, whatever the
-// file asks for. Each function needs at most 24 times the size of the file, plus Limits::pytorch_memory_bytes, of
-// memory, and throws kLimit where a file would take more. docs/formats.md says what is read, docs/security.md what is
-// refused.
+// A pickle is a program. These functions treat it as data: they import nothing and call nothing, whatever the file asks
+// for. Each function uses at most 24 bytes of memory per byte of the file, plus Limits::pytorch_memory_bytes, and
+// throws Error(kLimit) for a file that needs more. docs/formats.md says what is read, docs/security.md what is refused.
 
 #include <cstdint>
 #include <memory>
@@ -24,26 +23,33 @@ struct Options {
   Opaque opaque = Opaque::kError;
 };
 
-// All tensors, under their keys joined by dots. Reads ZIP archives (torch 1.6 and later), streams (0.1.10 to 1.5) and
-// tar archives (before). A tensor that is contiguous and of this machine's byte order is a range of `source`; every
-// other one has a source of its own that gathers its elements as they are read. Throws kCorrupt, kLimit or
-// kUnsupported, with the tensor's name where it has one.
+// Finds all tensors. The name of a tensor is its path in the pickled object: the keys joined by dots. Reads ZIP
+// archives (torch 1.6 and later), streams (torch 0.1.10 to 1.5) and tar archives (older releases).
+//
+// A contiguous tensor in the byte order of this machine is a range of `source`. Every other tensor has a source of its
+// own, which gathers the elements while they are read. Throws Error(kCorrupt, kLimit or kUnsupported); the error names
+// the tensor if it is about one.
 TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits = {},
                        const Options& options = {});
 
-// The CRC-32 of one storage, as the ZIP archive has it.
+// The CRC-32 of one storage, as the ZIP archive records it.
 struct StorageChecksum {
-  std::string name;         // of the record
-  std::uint64_t begin = 0;  // its range of the file
+  std::string name;         // of the record in the archive
+  std::uint64_t begin = 0;  // the record's bytes are [begin, end) of the file
   std::uint64_t end = 0;
-  std::optional<std::uint32_t> crc;  // none when the writer left it out
+  std::optional<std::uint32_t> crc;  // nullopt when the archive records none
 };
-// Of all storages, in the order of their data; empty for streams and tar archives, which have no checksums.
+// The checksums of all storages, in the order of their data. Empty for streams and tar archives, which have no
+// checksums.
 std::vector<StorageChecksum> read_checksums(const ByteSource& source, const Limits& limits = {});
 
-// What is not a tensor. Tuples and sets are lists, also where they are keys; torch.Size is a list, a device or dtype
-// its name; tensors and opaque objects are null; keys stay numbers where they are. `key` picks a part: keys joined by
-// dots, a list's items by their index; empty means everything. Throws kNotFound when there is no such part.
+// The pickled object as plain data:
+// - tuples, sets and torch.Size become lists, also where they are keys; a complex number becomes a list of two numbers;
+// - a device or dtype becomes its name;
+// - tensors and opaque objects become null;
+// - all other values stay as they are, and so do keys that are numbers.
+// `key` selects a part of the object: keys and indices of list items, joined by dots. An empty `key` selects
+// everything. Throws Error(kNotFound) when there is no such part, and otherwise as read_table() does.
 Value read_config(const ByteSource& source, std::string_view key = {}, const Limits& limits = {},
                   const Options& options = {});
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// The SafeTensors format: header to table, and contents to header. docs/formats.md describes the bytes.
+// The SafeTensors format: reads a header into a table, and plans the header of a new file. docs/formats.md describes
+// the bytes.
 
 #include <filesystem>
 #include <memory>
@@ -17,20 +18,23 @@
 namespace weightstore::safetensors {
 
 // Parses and checks the header. Accepts what the reference implementation accepts, except duplicate names, duplicate
-// metadata keys, tensors given as arrays and types given as objects. Throws kCorrupt or kLimit.
+// metadata keys, tensors that are written as JSON arrays, and types that are written as JSON objects. Throws
+// Error(kCorrupt or kLimit).
 TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits = {});
 
-// Where everything goes. Throws kInvalidArgument for contents the format cannot hold.
+// Plans a file with these contents. Throws Error(kInvalidArgument or kUnsupported) for contents that the format cannot
+// hold, and Error(kLimit) for a header or data that would be too large.
 Layout plan(const FileContents& contents, TensorOrder order);
 
-// A shard index: which file holds each tensor, and the index's own metadata as JSON text ("{}" when absent).
+// A shard index: which file holds each tensor, and metadata.
 struct ShardIndex {
-  TextMap weight_map;  // tensor to file, sorted by tensor
-  std::string metadata_json;
+  TextMap weight_map;         // name of the tensor to name of the file, sorted by tensor
+  std::string metadata_json;  // a JSON object; "{}" when the index has no metadata
 };
-// Parses and checks the JSON of an index. Each file name is one path component with the ending `.safetensors`.
+// Parses and checks the JSON of an index. Each file name must be a single path component that ends in `.safetensors`.
+// Throws Error(kCorrupt).
 ShardIndex parse_index(std::string_view json);
-// The JSON that write_shards() puts beside the shards.
+// The JSON of the index that Writer::write_shards() writes.
 std::string write_index(const TextMap& weight_map, std::uint64_t total_size, const TextMap* metadata);
 
 }  // namespace weightstore::safetensors

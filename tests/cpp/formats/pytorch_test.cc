@@ -3,7 +3,6 @@
 #include <string>
 
 #include "check.h"
-#include "formats/pytorch/gather_source.h"
 #include "test_files.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
@@ -115,7 +114,7 @@ TEST(a_table_bounds_what_is_unfolded) {
   // A slice is bounded as the whole is; a small one is read.
   CHECK(CHECK_THROWS(Error, reader.check_expansion(std::uint64_t{1} << 31)).code() == ErrorCode::kLimit);
   ReadOptions options;
-  options.limits.pytorch_expanded_bytes = 4096;
+  options.limits.expanded_bytes = 4096;
   const Reader bounded = Reader::open(source_of(file(tensor("K\0"s, huge, "K\0"s))), options);
   std::string slice(40'000, '\0');
   const SliceDim dim{1, 1, slice.size() / 4};
@@ -158,37 +157,6 @@ TEST(plain_data) {
   CHECK(*value.find("t") == Value());
   CHECK(pytorch::read_config(*source_of(file(body)), "a.0") == Value(1));
   CHECK(CHECK_THROWS(Error, pytorch::read_config(*source_of(file(body)), "b")).code() == ErrorCode::kNotFound);
-}
-
-// A gathered tensor read in pieces of every size at every place is the whole one.
-TEST(gathered_ranges) {
-  std::string data(4096, '\0');
-  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 131 >> 3);
-  pytorch::Gather gather;
-  gather.begin = 5;
-  gather.item = 2;
-  gather.dims = {{3, 7}, {1, 999}, {4, 0}, {5, 30}, {2, 1}};
-  gather.swap = 2;
-  const auto source = pytorch::gather_source(source_of(data), gather);
-  std::string expected;
-  for (std::size_t a = 0; a < 3; ++a)
-    for (std::size_t b = 0; b < 4; ++b)
-      for (std::size_t c = 0; c < 5; ++c)
-        for (std::size_t d = 0; d < 2; ++d) {
-          const std::size_t at = 5 + 2 * (a * 7 + c * 30 + d);
-          expected += {data[at + 1], data[at]};
-        }
-  CHECK_EQ(source->size(), expected.size());
-  for (std::size_t begin = 0; begin <= expected.size(); ++begin) {
-    for (std::size_t size = 0; size <= expected.size() - begin; size += 1 + size / 3) {
-      std::string part(size, '\0');
-      source->read_at(begin, std::as_writable_bytes(std::span(part)));
-      CHECK_EQ(part, expected.substr(begin, size));
-    }
-  }
-  std::string over(2, '\0');
-  CHECK(CHECK_THROWS(Error, source->read_at(expected.size() - 1, std::as_writable_bytes(std::span(over)))).code() ==
-        ErrorCode::kIo);
 }
 
 RUN_TESTS()

@@ -86,11 +86,11 @@ void read_store(CborCursor& cursor, QuantScheme& scheme) {
   leave_variant(cursor);
 }
 
-// Five slots, of which the first `len` count. None at all means blocks of one element.
+// Five numbers, of which the first `len` count. None at all means blocks of one element.
 std::vector<std::uint8_t> read_block_size(CborCursor& cursor) {
   const std::uint64_t start = cursor.offset();
   std::array<std::uint64_t, kMaxBlockDims> storage{};
-  std::size_t slots = 0;
+  std::size_t count = 0;
   std::uint64_t length = 0;
   FieldNames names(kBlockSizeFields);
   cursor.enter_map();
@@ -98,12 +98,12 @@ std::vector<std::uint8_t> read_block_size(CborCursor& cursor) {
     switch (names.read(cursor)) {
       case kStorage:
         cursor.enter_array();
-        for (; cursor.next(); ++slots) {
-          const std::uint64_t slot = cursor.read_uint();
-          if (slots == storage.size() || slot > UINT8_MAX) {
+        for (; cursor.next(); ++count) {
+          const std::uint64_t number = cursor.read_uint();
+          if (count == storage.size() || number > UINT8_MAX) {
             throw Error(ErrorCode::kCorrupt, "a block size is five numbers up to 255").at_offset(start);
           }
-          storage[slots] = slot;
+          storage[count] = number;
         }
         break;
       case kLength:
@@ -116,9 +116,9 @@ std::vector<std::uint8_t> read_block_size(CborCursor& cursor) {
   names.require(kStorage, cursor);
   names.require(kLength, cursor);
   names.check_unknown(cursor);
-  if (slots != storage.size() || length > storage.size()) {
-    throw Error(ErrorCode::kCorrupt, "a block size has five slots and a length up to five, found " +
-                                         std::to_string(slots) + " and " + std::to_string(length))
+  if (count != storage.size() || length > storage.size()) {
+    throw Error(ErrorCode::kCorrupt, "a block size has five numbers and a length up to five, found " +
+                                         std::to_string(count) + " and " + std::to_string(length))
         .at_offset(start);
   }
   std::vector<std::uint8_t> block;

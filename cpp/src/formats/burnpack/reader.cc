@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/corrupt.h"
+#include "base/little_endian.h"
 #include "formats/burnpack/constants.h"
 #include "formats/burnpack/metadata.h"
 #include "formats/header_text.h"
@@ -18,15 +20,6 @@
 
 namespace weightstore::burnpack {
 namespace {
-
-Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
-
-template <class T>
-T load_little_endian(const std::byte* bytes) {
-  T n = 0;
-  for (std::size_t i = sizeof(T); i-- > 0;) n = static_cast<T>(n << 8 | std::to_integer<T>(bytes[i]));
-  return n;
-}
 
 // Checks the ten bytes; returns the end of the metadata.
 std::uint64_t read_header(const ByteSource& source, const Limits& limits) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/little_endian.h"
 #include "base/name_order.h"
 #include "base/utf8.h"
 #include "codec/cbor.h"
@@ -228,10 +229,6 @@ std::string encode_metadata(const FileContents& contents, const std::vector<Rang
   if (has_metadata) write_text_map(writer, *contents.metadata());
   if (has_scalars) write_scalars(writer, contents.scalars());
   return out;
-}
-
-void append_little_endian(std::string& out, std::uint64_t n, unsigned bytes) {
-  for (unsigned i = 0; i < bytes; ++i) out.push_back(static_cast<char>(n >> (8 * i) & 0xFF));
 }
 
 Layout plan_layout(const FileContents& contents, BurnCompat compat) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/little_endian.h"
 #include "base/utf8.h"
 #include "formats/pytorch/globals.h"
 #include "weightstore/error.h"
@@ -51,13 +52,13 @@ class Converter {
   // What a Value keeps on the heap: `object`, unless it is empty, and `count` elements of it.
   template <class Element>
   void charge(std::size_t object, std::size_t count) {
-    if (count > 0) memory_.take(MemoryBudget::block(object) + MemoryBudget::block(count * sizeof(Element)));
+    if (count > 0) memory_.take(MemoryBudget::heap_bytes(object) + MemoryBudget::heap_bytes(count * sizeof(Element)));
   }
 
   std::string text(std::string_view view) {
     std::string result;
     const bool inside = view.size() <= result.capacity();  // short text needs no block of its own
-    memory_.take(MemoryBudget::block(sizeof(result)) + (inside ? 0 : MemoryBudget::block(view.size() + 1)));
+    memory_.take(MemoryBudget::heap_bytes(sizeof(result)) + (inside ? 0 : MemoryBudget::heap_bytes(view.size() + 1)));
     result = view;
     return result;
   }
@@ -71,11 +72,7 @@ class Converter {
 
   // Nine bytes with a leading zero are what 64 bits without a sign need.
   static Value big_integer(std::string_view digits) {
-    if (digits.size() == 9 && digits[8] == 0) {
-      std::uint64_t n = 0;
-      for (std::size_t i = 8; i-- > 0;) n = n << 8 | static_cast<unsigned char>(digits[i]);
-      return Value(n);
-    }
+    if (digits.size() == 9 && digits[8] == 0) return Value(load_little_endian(digits.substr(0, 8)));
     throw Error(ErrorCode::kUnsupported, "an integer of " + std::to_string(digits.size()) + " bytes");
   }
 

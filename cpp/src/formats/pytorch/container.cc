@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/corrupt.h"
 #include "codec/pickle_ops.h"
 #include "formats/pytorch/globals.h"
 #include "formats/pytorch/signature.h"
@@ -9,8 +10,6 @@
 
 namespace weightstore::pytorch {
 namespace {
-
-Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
 
 bool is_text(const PickleTree& tree, Node node, std::string_view text) {
   return tree.kind(node) == PickleKind::kText && tree.text(node) == text;

@@ -29,8 +29,8 @@ struct Storage {
 };
 
 // A tensor as the file describes it: elements of a storage, `strides` apart.
-struct TensorLayout {
-  explicit TensorLayout(MemoryBudget& memory) : shape(memory), strides(memory) {}
+struct StoredTensor {
+  explicit StoredTensor(MemoryBudget& memory) : shape(memory), strides(memory) {}
 
   DType dtype = DType::kU8;
   Storage storage;
@@ -58,7 +58,7 @@ class Container {
 
   // What a persistent id stands for, or nullptr when it is something else.
   const Storage* storage(Node persistent) const;
-  virtual const TensorLayout* tensor(Node) const { return nullptr; }
+  virtual const StoredTensor* tensor(Node) const { return nullptr; }
 
  protected:
   explicit Container(std::shared_ptr<MemoryBudget> memory)

@@ -162,11 +162,11 @@ void Flattener::walk_object(Node node) {
   }
 }
 
-const Flattener::ModuleParts* Flattener::module_parts(Node node) {
+const Flattener::ModuleDicts* Flattener::module_dicts(Node node) {
   const auto state = state_dict_of(tree_, node);
   if (!state) return nullptr;
   const auto [known, added] = modules_.try_emplace(*state);
-  ModuleParts& parts = known->second;
+  ModuleDicts& dicts = known->second;
   if (added) {
     auto items = tree_.items(*state);
     for (Node key; items.next(key);) {
@@ -174,31 +174,31 @@ const Flattener::ModuleParts* Flattener::module_parts(Node node) {
       items.next(value);
       if (tree_.kind(key) != PickleKind::kText) continue;
       const std::string_view name = tree_.text(key);
-      if (name == "_parameters") parts.parameters = value;
-      if (name == "_buffers") parts.buffers = value;
-      if (name == "_modules") parts.modules = value;
-      if (name == "_non_persistent_buffers_set") parts.transient = value;
+      if (name == "_parameters") dicts.parameters = value;
+      if (name == "_buffers") dicts.buffers = value;
+      if (name == "_modules") dicts.modules = value;
+      if (name == "_non_persistent_buffers_set") dicts.transient = value;
     }
   }
-  return parts.parameters ? &parts : nullptr;
+  return dicts.parameters ? &dicts : nullptr;
 }
 
 // False when the object is no torch.nn.Module.
 bool Flattener::walk_module(Node node) {
-  const ModuleParts* parts = module_parts(node);
-  if (parts == nullptr) return false;
-  for (const auto& part : {parts->parameters, parts->buffers, parts->modules}) {
-    if (!part || !holds_tensor(*part)) continue;
-    if (tree_.kind(*part) != PickleKind::kDict) {
-      walk_object(*part);  // an OrderedDict, before torch 2.0
-    } else if (part == parts->buffers && parts->transient) {
-      auto texts = transient_.find(*parts->transient);
+  const ModuleDicts* dicts = module_dicts(node);
+  if (dicts == nullptr) return false;
+  for (const auto& dict : {dicts->parameters, dicts->buffers, dicts->modules}) {
+    if (!dict || !holds_tensor(*dict)) continue;
+    if (tree_.kind(*dict) != PickleKind::kDict) {
+      walk_object(*dict);  // an OrderedDict, before torch 2.0
+    } else if (dict == dicts->buffers && dicts->transient) {
+      auto texts = transient_.find(*dicts->transient);
       if (texts == transient_.end()) {
-        texts = transient_.emplace(*parts->transient, texts_of(tree_, *parts->transient, work_)).first;
+        texts = transient_.emplace(*dicts->transient, texts_of(tree_, *dicts->transient, work_)).first;
       }
-      walk_mapping(*part, &texts->second);
+      walk_mapping(*dict, &texts->second);
     } else {
-      walk_mapping(*part);
+      walk_mapping(*dict);
     }
   }
   return true;
@@ -218,10 +218,10 @@ bool Flattener::find_tensor(Node node) {
   if (tree_.kind(node) != PickleKind::kObject) return false;
   const GlobalKind kind = called(tree_, node);
   if (kind == GlobalKind::kOpaque) {
-    const ModuleParts* parts = module_parts(node);
-    if (parts == nullptr) return false;
-    for (const auto& part : {parts->parameters, parts->buffers, parts->modules}) {
-      if (part && holds_tensor(*part)) return true;
+    const ModuleDicts* dicts = module_dicts(node);
+    if (dicts == nullptr) return false;
+    for (const auto& dict : {dicts->parameters, dicts->buffers, dicts->modules}) {
+      if (dict && holds_tensor(*dict)) return true;
     }
     return false;
   }

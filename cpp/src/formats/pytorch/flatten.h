@@ -27,8 +27,8 @@ class Flattener {
 
  private:
   using Texts = ChargedSet<std::string_view>;
-  // torch.nn.Module keeps its parts in three dicts, and the names of buffers that are not saved in a set.
-  struct ModuleParts {
+  // torch.nn.Module keeps its tensors and modules in three dicts, and the names of buffers that are not saved in a set.
+  struct ModuleDicts {
     std::optional<Node> parameters, buffers, modules, transient;
   };
 
@@ -40,7 +40,7 @@ class Flattener {
   void walk_sequence(Node node);
   bool walk_module(Node node);
   // nullptr when the object is no module.
-  const ModuleParts* module_parts(Node node);
+  const ModuleDicts* module_dicts(Node node);
   void descend(std::string_view key, Node node);
   bool holds_tensor(Node node);
   bool find_tensor(Node node);
@@ -53,7 +53,7 @@ class Flattener {
   bool at_root_ = true;
   ChargedVector<std::uint8_t> known_;  // by node: 0 unknown, 1 no tensor inside, 2 some
   // By state and by set, which many modules may share: each is gone over once.
-  ChargedMap<Node, ModuleParts> modules_;
+  ChargedMap<Node, ModuleDicts> modules_;
   ChargedMap<Node, Texts> transient_;
   WorkBudget work_;
 };

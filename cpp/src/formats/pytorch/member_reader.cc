@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "base/corrupt.h"
 #include "base/little_endian.h"
 #include "codec/pickle_ops.h"
 #include "formats/pytorch/container.h"
@@ -17,8 +18,6 @@ constexpr std::uint64_t kMaxPickle = 1u << 20;
 // pieces.
 constexpr std::uint64_t kFirstRead = 4u << 10;
 constexpr std::uint64_t kLargestRead = 64u << 10;
-
-Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
 
 }  // namespace
 

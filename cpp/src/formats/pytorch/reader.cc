@@ -40,9 +40,7 @@ TensorTable read(std::shared_ptr<const ByteSource> source, const Limits& limits,
   // What is left is for the checksums, which are read when the table is there.
   const MemoryLease checksums(*memory, kChecksumMemory * source->size());
   const Opened opened = open(*source, limits, options, memory);
-  TensorTable table;
-  table.add_source(source);
-  TensorPlacer placer(table, std::move(source), opened.container->big_endian(), *memory);
+  TensorPlacer placer(std::move(source), opened.container->big_endian(), *memory);
   Flattener flattener(opened.tree, *opened.container, [&](std::string_view name, Node tensor) {
     try {
       placer.place(name, read_tensor(opened.tree, *opened.container, tensor, limits));
@@ -52,8 +50,7 @@ TensorTable read(std::shared_ptr<const ByteSource> source, const Limits& limits,
     }
   });
   flattener.run();
-  placer.finish();
-  return table;
+  return placer.finish();
 }
 
 }  // namespace

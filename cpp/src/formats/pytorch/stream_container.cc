@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/corrupt.h"
 #include "base/little_endian.h"
 #include "formats/pytorch/container.h"
 #include "formats/pytorch/globals.h"
@@ -15,8 +16,6 @@ namespace {
 
 constexpr std::int64_t kProtocolVersion = 1001;
 constexpr std::uint64_t kSmallPickle = 1u << 20;
-
-Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
 
 class StreamContainer final : public Container {
  public:

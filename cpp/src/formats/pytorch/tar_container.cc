@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/corrupt.h"
 #include "formats/pytorch/container.h"
 #include "formats/pytorch/globals.h"
 #include "formats/pytorch/member_reader.h"
@@ -12,8 +13,6 @@
 
 namespace weightstore::pytorch {
 namespace {
-
-Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
 
 // Keys were addresses: integers, of any size.
 std::string key_of(const PickleTree& tree, Node node) {
@@ -73,7 +72,7 @@ class TarContainer final : public Container {
     }
   }
 
-  const TensorLayout* tensor(Node persistent) const override {
+  const StoredTensor* tensor(Node persistent) const override {
     const auto found = references_.find(persistent);
     return found == references_.end() ? nullptr : found->second;
   }
@@ -126,7 +125,7 @@ class TarContainer final : public Container {
       const PickleTree& tree = in.pickle();
       require_tuple(tree, tree.root(), 3, "a tensor");
       const std::string key = key_of(tree, tree.item(tree.root(), 0));
-      TensorLayout layout(*memory_);
+      StoredTensor layout(*memory_);
       layout.storage = storage_named(key_of(tree, tree.item(tree.root(), 1)));
       const auto dtype = dtype_of(require_class(tree, tree.item(tree.root(), 2), GlobalKind::kTensorClass));
       if (!dtype || dtype != layout.storage.dtype) throw corrupt("a tensor and its storage are of different types");
@@ -145,8 +144,8 @@ class TarContainer final : public Container {
   }
 
   ChargedMap<ChargedString, Storage> by_key_;
-  ChargedMap<ChargedString, TensorLayout> tensors_;
-  ChargedMap<Node, const TensorLayout*> references_;
+  ChargedMap<ChargedString, StoredTensor> tensors_;
+  ChargedMap<Node, const StoredTensor*> references_;
 };
 
 }  // namespace

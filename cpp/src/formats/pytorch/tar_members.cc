@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/corrupt.h"
 #include "weightstore/error.h"
 
 namespace weightstore::pytorch {
@@ -15,8 +16,6 @@ constexpr std::uint64_t kBlock = 512;
 constexpr std::uint64_t kMaxPaxBytes = 64 << 10;
 // Zeros behind the last member: two blocks, and as many as fill a tape record.
 constexpr std::uint64_t kMaxTail = 1 << 20;
-
-Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
 
 std::string_view field(std::string_view header, std::size_t begin, std::size_t size) {
   const std::string_view text = header.substr(begin, size);

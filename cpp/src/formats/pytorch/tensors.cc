@@ -5,14 +5,14 @@
 #include <string>
 
 #include "base/checked.h"
-#include "formats/pytorch/gather_source.h"
+#include "base/corrupt.h"
+#include "base/strided_source.h"
 #include "formats/pytorch/globals.h"
 #include "weightstore/error.h"
 
 namespace weightstore::pytorch {
 namespace {
 
-Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
 Error unsupported(std::string message) { return Error(ErrorCode::kUnsupported, std::move(message)); }
 
 std::optional<GlobalKind> called(const PickleTree& tree, Node node) {
@@ -34,16 +34,16 @@ class TensorReader {
   TensorReader(const PickleTree& tree, const Container& container, const Limits& limits)
       : tree_(tree), container_(container), limits_(limits) {}
 
-  TensorLayout read(Node node) {
+  StoredTensor read(Node node) {
     if (tree_.kind(node) == PickleKind::kPersistent) {
-      if (const TensorLayout* layout = container_.tensor(node)) return *layout;
+      if (const StoredTensor* layout = container_.tensor(node)) return *layout;
       throw unsupported("a storage by itself, without a tensor");
     }
     return rebuild(*called(tree_, node), tree_.arguments(node));
   }
 
  private:
-  TensorLayout rebuild(GlobalKind kind, Node arguments) {
+  StoredTensor rebuild(GlobalKind kind, Node arguments) {
     const std::size_t count = tree_.count(arguments);
     switch (kind) {
       case GlobalKind::kRebuildTensor:
@@ -52,14 +52,14 @@ class TensorReader {
       case GlobalKind::kRebuildTensorV2: {
         require(count == 6 || count == 7);
         require_grad(arguments);
-        TensorLayout layout = typed(arguments);
+        StoredTensor layout = typed(arguments);
         if (count == 7) read_flags(tree_.item(arguments, 6), layout);
         return layout;
       }
       case GlobalKind::kRebuildTensorV3: {
         require(count == 7 || count == 8);
         require_grad(arguments);
-        TensorLayout layout = of_type(arguments, tree_.item(arguments, 6));
+        StoredTensor layout = of_type(arguments, tree_.item(arguments, 6));
         if (count == 8) read_flags(tree_.item(arguments, 7), layout);
         return layout;
       }
@@ -101,26 +101,26 @@ class TensorReader {
             tree_.kind(tree_.item(arguments, 5)) == PickleKind::kNone);
   }
 
-  TensorLayout typed(Node arguments) {
-    TensorLayout layout = dense(arguments);
+  StoredTensor typed(Node arguments) {
+    StoredTensor layout = dense(arguments);
     if (!layout.storage.dtype) throw corrupt("a tensor of an untyped storage without a type");
     layout.dtype = *layout.storage.dtype;
     return layout;
   }
 
-  TensorLayout of_type(Node arguments, Node dtype) {
+  StoredTensor of_type(Node arguments, Node dtype) {
     require(tree_.kind(dtype) == PickleKind::kGlobal && kind_of(tree_.global_id(dtype)) == GlobalKind::kDType);
     const auto known = dtype_of(tree_.global_id(dtype));
     if (!known) throw unsupported("elements of the type torch." + std::string(tree_.global_name(dtype)));
-    TensorLayout layout = dense(arguments);
+    StoredTensor layout = dense(arguments);
     if (layout.storage.dtype && layout.storage.dtype != known)
       throw corrupt("a tensor and its storage are of different types");
     layout.dtype = *known;
     return layout;
   }
 
-  TensorLayout dense(Node arguments) {
-    TensorLayout layout(tree_.memory());
+  StoredTensor dense(Node arguments) {
+    StoredTensor layout(tree_.memory());
     const Node storage = tree_.item(arguments, 0);
     require(tree_.kind(storage) == PickleKind::kPersistent);
     const Storage* found = container_.storage(storage);
@@ -144,7 +144,7 @@ class TensorReader {
   }
 
   // {"conj": True} and {"neg": True}: what torch had not done yet when it saved.
-  void read_flags(Node node, TensorLayout& layout) const {
+  void read_flags(Node node, StoredTensor& layout) const {
     require(tree_.kind(node) == PickleKind::kDict);
     auto items = tree_.items(node);
     for (Node key; items.next(key);) {
@@ -169,7 +169,7 @@ class TensorReader {
 };
 
 // Bytes of the storage, from its beginning, that the tensor needs. Its element count is not zero.
-std::optional<std::uint64_t> needed_bytes(const TensorLayout& layout, std::uint64_t item) {
+std::optional<std::uint64_t> needed_bytes(const StoredTensor& layout, std::uint64_t item) {
   std::optional<std::uint64_t> last = layout.offset;
   for (std::size_t i = 0; i < layout.shape.size() && last; ++i) {
     const auto reach = checked_mul(layout.shape[i] - 1, layout.strides[i]);
@@ -179,7 +179,7 @@ std::optional<std::uint64_t> needed_bytes(const TensorLayout& layout, std::uint6
   return count ? checked_mul(*count, item) : std::nullopt;
 }
 
-bool is_contiguous(const TensorLayout& layout) {
+bool is_contiguous(const StoredTensor& layout) {
   std::uint64_t expected = 1;
   for (std::size_t i = layout.shape.size(); i-- > 0;) {
     if (layout.shape[i] == 1) continue;
@@ -187,6 +187,25 @@ bool is_contiguous(const TensorLayout& layout) {
     expected *= layout.shape[i];
   }
   return true;
+}
+
+std::uint64_t number_bytes(DType dtype) { return is_complex(dtype) ? item_bytes(dtype) / 2 : item_bytes(dtype); }
+
+// The elements of a tensor that needed_bytes() found in its storage.
+StridedElements elements_of(const StoredTensor& layout, std::uint64_t begin) {
+  StridedElements elements;
+  elements.begin = begin;
+  elements.item_bytes = item_bytes(layout.dtype);
+  elements.dims.reserve(layout.shape.size());
+  for (std::size_t i = 0; i < layout.shape.size(); ++i) {
+    // The stride of a single element is never taken and may be any number.
+    const std::uint64_t stride = layout.shape[i] == 1 ? 0 : layout.strides[i] * elements.item_bytes;
+    elements.dims.push_back({layout.shape[i], static_cast<std::int64_t>(stride)});
+  }
+  elements.sign_bytes = number_bytes(layout.dtype);
+  elements.change_even_signs = layout.negate;
+  elements.change_odd_signs = layout.negate != layout.conjugate;
+  return elements;
 }
 
 }  // namespace
@@ -199,11 +218,11 @@ bool is_tensor(const PickleTree& tree, const Container& container, Node node) {
   return kind && *kind >= GlobalKind::kRebuildTensor;
 }
 
-TensorLayout read_tensor(const PickleTree& tree, const Container& container, Node node, const Limits& limits) {
+StoredTensor read_tensor(const PickleTree& tree, const Container& container, Node node, const Limits& limits) {
   return TensorReader(tree, container, limits).read(node);
 }
 
-void TensorPlacer::check_width(const TensorLayout& layout, std::uint64_t width) {
+void TensorPlacer::check_width(const StoredTensor& layout, std::uint64_t width) {
   if (layout.storage.dtype) return;
   if (widths_.size() <= layout.storage.number) widths_.resize(layout.storage.number + std::size_t{1});
   std::uint8_t& known = widths_[layout.storage.number];
@@ -215,9 +234,9 @@ void TensorPlacer::check_width(const TensorLayout& layout, std::uint64_t width) 
   known = static_cast<std::uint8_t>(width);
 }
 
-void TensorPlacer::place(std::string_view name, const TensorLayout& layout) {
+void TensorPlacer::place(std::string_view name, const StoredTensor& layout) {
   const std::uint64_t item = item_bytes(layout.dtype);
-  const std::uint64_t number = is_complex(layout.dtype) ? item / 2 : item;
+  const std::uint64_t number = number_bytes(layout.dtype);
   std::span<const std::uint64_t> dims = layout.shape;
   // torch counts pairs of 4-bit elements.
   ChargedVector<std::uint64_t> shape(memory_);
@@ -232,7 +251,7 @@ void TensorPlacer::place(std::string_view name, const TensorLayout& layout) {
   const auto nbytes = contiguous_bytes(layout.dtype, dims);
   if (!nbytes) throw Error(ErrorCode::kLimit, "a tensor of more than 2^64 bits");
   TensorTable::Row tensor{name, layout.dtype, dims, 0, layout.storage.begin, layout.storage.begin, {}, {}};
-  if (*nbytes == 0) return add(tensor);
+  if (*nbytes == 0) return table_.add(tensor);
 
   const auto needed = needed_bytes(layout, item);
   if (!needed || *needed > layout.storage.nbytes) {
@@ -244,44 +263,15 @@ void TensorPlacer::place(std::string_view name, const TensorLayout& layout) {
   if (big_endian_) check_width(layout, number);
   tensor.begin = layout.storage.begin + layout.offset * item;
   tensor.end = tensor.begin + *nbytes;
-  if (is_contiguous(layout) && !swapped && !layout.conjugate && !layout.negate) return add(tensor);
+  if (is_contiguous(layout) && !swapped && !layout.conjugate && !layout.negate) return table_.add(tensor);
 
-  memory_.take(gather_source_bytes(layout.shape.size()));
-  Gather gather;
-  gather.begin = tensor.begin;
-  gather.item = item;
-  gather.swap = swapped ? number : 1;
-  gather.dims.reserve(layout.shape.size());
-  for (std::size_t i = 0; i < layout.shape.size(); ++i) gather.dims.push_back({layout.shape[i], layout.strides[i]});
-  if (layout.conjugate || layout.negate) {
-    gather.sign = number;
-    gather.sign_even = layout.negate;
-    gather.sign_odd = layout.negate != layout.conjugate;
-  }
-  if (!is_complex(layout.dtype)) gather.sign_odd = gather.sign_even;
-  tensor.source = table_.add_source(gather_source(file_, std::move(gather)));
+  memory_.take(strided_source_bytes(layout.shape.size()));
+  StridedElements elements = elements_of(layout, tensor.begin);
+  if (swapped) elements.swap_bytes = number;
+  tensor.source = table_.add_source(strided_source(file_, std::move(elements)));
   tensor.begin = 0;
   tensor.end = *nbytes;
-  add(tensor);
-}
-
-void TensorPlacer::add(const TensorTable::Row& tensor) {
-  longest_name_ = std::max<std::uint64_t>(longest_name_, tensor.name.size());
-  const std::uint64_t growth = table_.bytes_to_add(tensor);
-  if (growth == 0) return table_.add(tensor);
-  MemoryLease lease(memory_, growth);
   table_.add(tensor);
-  lease.keep();
-  // Arrays that moved have left their old places.
-  const std::uint64_t now = table_.memory_bytes();
-  memory_.give_back(table_bytes_ + growth - now);
-  table_bytes_ = now;
-}
-
-void TensorPlacer::finish() {
-  // A name that comes twice is in the error, and in a copy of the error.
-  const MemoryLease lease(memory_, table_.bytes_to_finish() + 2 * longest_name_);
-  table_.finish();
 }
 
 }  // namespace weightstore::pytorch

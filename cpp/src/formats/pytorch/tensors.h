@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 
+#include "formats/charged_table.h"
 #include "formats/pytorch/container.h"
 
 namespace weightstore::pytorch {
@@ -14,30 +15,26 @@ bool is_tensor(const PickleTree& tree, const Container& container, Node node);
 
 // Reads the tensor at `node`, for which is_tensor() holds. Throws kUnsupported for tensors that are quantized, sparse,
 // nested or without data, kCorrupt for arguments that are none and elements outside of the storage.
-TensorLayout read_tensor(const PickleTree& tree, const Container& container, Node node, const Limits& limits);
+StoredTensor read_tensor(const PickleTree& tree, const Container& container, Node node, const Limits& limits);
 
-// Adds tensors to a table whose source 0 is the file.
+// Makes the table of a file.
 class TensorPlacer {
  public:
   // Charges `memory` for what the table and its sources take.
-  TensorPlacer(TensorTable& table, std::shared_ptr<const ByteSource> file, bool big_endian, MemoryBudget& memory)
-      : table_(table), file_(std::move(file)), big_endian_(big_endian), memory_(memory), widths_(memory) {}
+  TensorPlacer(std::shared_ptr<const ByteSource> file, bool big_endian, MemoryBudget& memory)
+      : table_(file, memory), file_(std::move(file)), big_endian_(big_endian), memory_(memory), widths_(memory) {}
 
-  void place(std::string_view name, const TensorLayout& layout);
-  // Ends the table.
-  void finish();
+  void place(std::string_view name, const StoredTensor& layout);
+  TensorTable finish() { return table_.finish(); }
 
  private:
-  void add(const TensorTable::Row& tensor);
   // In files of the other byte order an untyped storage is turned around by its tensors' types, which must agree.
-  void check_width(const TensorLayout& layout, std::uint64_t width);
+  void check_width(const StoredTensor& layout, std::uint64_t width);
 
-  TensorTable& table_;
+  ChargedTable table_;
   std::shared_ptr<const ByteSource> file_;
   bool big_endian_;
   MemoryBudget& memory_;
-  std::uint64_t longest_name_ = 0;
-  std::uint64_t table_bytes_ = 0;       // what the table is charged with
   ChargedVector<std::uint8_t> widths_;  // of untyped storages, by number
 };
 

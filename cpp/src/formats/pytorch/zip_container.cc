@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/corrupt.h"
 #include "codec/zip_directory.h"
 #include "formats/pytorch/container.h"
 #include "formats/pytorch/globals.h"
@@ -14,11 +15,12 @@ namespace {
 
 constexpr std::uint64_t kSmallRecord = 64;
 constexpr int kNewestVersion = 10;
-
-Error corrupt(std::string message) { return Error(ErrorCode::kCorrupt, std::move(message)); }
+// A compressed pickle is charged with this many bytes more for each of its bytes. Some instructions take a step and no
+// memory, so that a few bytes of a file could ask for any number of steps.
+constexpr std::uint64_t kInflatedWork = 3;
 
 ZipDirectory read_directory(const ByteSource& source, const Limits& limits, std::shared_ptr<MemoryBudget> memory) {
-  return ZipDirectory::read(source, {limits.pytorch_records, limits.pytorch_pickle_bytes}, std::move(memory));
+  return ZipDirectory::read(source, {limits.zip_records, limits.pytorch_pickle_bytes}, std::move(memory));
 }
 
 // The folder that all records are below, with its slash; it has any name.
@@ -66,6 +68,7 @@ class ZipContainer final : public Container {
       throw Error(ErrorCode::kLimit, "a pickle of " + std::to_string(directory_[record].size) +
                                          " bytes; the limit is " + std::to_string(limits.pytorch_pickle_bytes));
     }
+    if (directory_[record].deflated) memory_->take(kInflatedWork * directory_[record].size);
     pickle_ = directory_.content(source, record);
     pickle_offset_ = directory_[record].begin;
   }

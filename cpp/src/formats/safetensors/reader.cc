@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/little_endian.h"
 #include "codec/json.h"
 #include "formats/header_text.h"
 #include "formats/safetensors/header.h"
@@ -29,8 +30,7 @@ std::size_t read_length(const ByteSource& source, const Limits& limits) {
   }
   std::array<std::byte, kLengthBytes> prefix;
   source.read_at(0, prefix);
-  std::uint64_t length = 0;
-  for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<std::uint8_t>(prefix[i]);
+  const auto length = load_little_endian<std::uint64_t>(prefix.data());
   if (length > limits.safetensors_header_bytes) {
     throw Error(ErrorCode::kLimit, "the header claims " + bytes_text(length) + ", the limit is " +
                                        std::to_string(limits.safetensors_header_bytes))

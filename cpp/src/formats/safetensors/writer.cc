@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/little_endian.h"
 #include "base/name_set.h"
 #include "base/utf8.h"
 #include "codec/json.h"
@@ -136,9 +137,7 @@ Layout plan(const FileContents& contents, TensorOrder order) try {
         .known_as("header too large");
   }
 
-  std::uint64_t length = json.size();
-  for (std::size_t i = 0; i < kLengthBytes; ++i, length >>= 8)
-    layout.header.push_back(static_cast<char>(length & 0xFF));
+  append_little_endian(layout.header, json.size(), kLengthBytes);
   layout.header += json;
   for (Layout::Placement& placement : layout.placements) {
     placement.begin += layout.header.size();

@@ -1,0 +1,60 @@
+#include "formats/foreign_files.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "codec/zip_names.h"
+#include "weightstore/error.h"
+
+namespace weightstore {
+namespace {
+
+bool starts_with_any_case(std::string_view text, std::string_view lower) {
+  if (text.size() < lower.size()) return false;
+  return std::equal(lower.begin(), lower.end(), text.begin(),
+                    [](char a, char b) { return a == static_cast<char>(std::tolower(static_cast<unsigned char>(b))); });
+}
+
+// Says what is inside, so that the reader of the message knows which file this is.
+std::string describe_zip(const ByteSource& source) {
+  std::uint64_t records = 0;
+  std::string first;
+  const bool whole = visit_zip_names(source, [&](std::string_view name) {
+    if (records++ == 0) first = printable(name);
+    return true;
+  });
+  const std::string example = first.empty() ? "" : "'" + first + "'";
+  if (!whole) {
+    return "a ZIP archive without a directory at its end, so that it was cut short or something was appended" +
+           (example.empty() ? "" : "; its first record is " + example);
+  }
+  if (records == 0) return "an empty ZIP archive";
+  return "a ZIP archive of " + std::to_string(records) + (records == 1 ? " record, " : " records, the first of them ") +
+         example + ", and not of torch.save(): it has no data.pkl";
+}
+
+}  // namespace
+
+std::string describe_foreign_file(const FileHead& file) {
+  const std::string_view head = file.bytes;
+  const std::string_view text = head.substr(std::min(head.find_first_not_of(" \n\t\r"), head.size()));
+  if (head.starts_with("version https://git-lfs")) {
+    return "a Git LFS pointer, not the file itself; fetch it with 'git lfs pull'";
+  }
+  if (starts_with_any_case(text, "<!doctype") || starts_with_any_case(text, "<html") || text.starts_with("<?xml")) {
+    return "an HTML or XML page, most likely an error page saved in place of a download; download the file again";
+  }
+  if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return describe_zip(file.source);
+  if (head.size() >= 2 && head[0] == '\x80' && head[1] >= 1 && head[1] <= 5) {
+    return "a Python pickle that torch.save() did not write, and which can run code when it is loaded; load it where "
+           "it is trusted and save it as SafeTensors or Burnpack";
+  }
+  if (head.starts_with("GGUF")) return "a GGUF file, which this library does not read";
+  if (head.starts_with("\x89HDF\r\n\x1a\n")) return "an HDF5 file, which this library does not read";
+  if (head.starts_with("\x1f\x8b")) return "gzip-compressed; decompress it first";
+  if (head.starts_with("\x28\xb5\x2f\xfd")) return "zstd-compressed; decompress it first";
+  return "";
+}
+
+}  // namespace weightstore
