@@ -1,6 +1,6 @@
 #pragma once
 
-// Which stripe an id belongs to, and a batch of ids sorted by that.
+// Which stripe an id belongs to, and a batch of ids sorted by stripe.
 
 #include <cstdint>
 #include <memory>
@@ -12,30 +12,31 @@
 
 namespace weightstore::table {
 
-// Cuts a slice into stripes: a power of two of them, of about as many buckets each. Immutable and thread-safe.
+// Divides the buckets of a table into stripes: a power of two of them, with about the same number of buckets each.
+// Immutable and thread-safe.
 class StripeMap {
  public:
-  // `children` is 0 for a table that is not coalesced. Throws Error(kInvalidArgument) for a slice without buckets.
-  StripeMap(const BucketRange& slice, std::uint32_t max_stripes, std::size_t children);
+  // `children` is 0 for a table that is not coalesced. Throws Error(kInvalidArgument) for an empty range of buckets.
+  StripeMap(const BucketRange& buckets, std::uint32_t max_stripes, std::size_t children);
 
   std::size_t count() const { return std::size_t{1} << bits_; }
-  // Of this many low bits of a row number, the stripe is made.
+  // This many low bits of a row number are the stripe.
   unsigned bits() const { return bits_; }
 
-  // count() for ids that the table cannot hold.
+  // count() for an id that the table cannot hold.
   std::size_t stripe_of(std::int64_t id) const {
     auto key = static_cast<std::uint64_t>(id);
     if (children_ != 0) {
       if (child_of(id) >= children_) return count();
       key &= kChildIdMask;
     }
-    const std::uint64_t bucket = mask_ != 0 ? key & mask_ : key % slice_.size;
-    const std::uint64_t offset = bucket - slice_.begin;  // wraps to something large below the slice
-    return offset < slice_.end - slice_.begin ? (offset * scale_) >> 32 : count();
+    const std::uint64_t bucket = mask_ != 0 ? key & mask_ : key % buckets_.size;
+    const std::uint64_t offset = bucket - buckets_.begin;  // wraps to a large number for a bucket below `begin`
+    return offset < buckets_.end - buckets_.begin ? (offset * scale_) >> 32 : count();
   }
 
-  const BucketRange& slice() const { return slice_; }
-  BucketRange slice_of(StripeRange stripes) const;
+  const BucketRange& buckets() const { return buckets_; }
+  BucketRange buckets_of(StripeRange stripes) const;
 
   // Throws Error(kInvalidArgument) that says what is wrong with an id that the table cannot hold.
   [[noreturn]] void refuse(std::int64_t id) const;
@@ -43,19 +44,20 @@ class StripeMap {
  private:
   std::uint64_t first_bucket(std::size_t stripe) const;
 
-  BucketRange slice_;
+  BucketRange buckets_;
   std::size_t children_;
   unsigned bits_ = 0;
-  std::uint64_t mask_ = 0;   // slice_.size - 1 when that is a power of two (and not 1)
-  std::uint64_t scale_ = 0;  // stripes a bucket, as a fixed-point number with 32 binary places
+  std::uint64_t mask_ = 0;   // buckets_.size - 1 if the size is a power of two and not 1, else 0
+  std::uint64_t scale_ = 0;  // stripes per bucket, as a fixed-point number with 32 fractional bits
 };
 
-// The order within a stripe is that of the batch. Positions have 32 bits: batches are cut to kMaxIds before.
+// A batch of ids sorted by stripe. Within a stripe the ids have the order of the batch. Positions have 32 bits, so
+// callers cut larger batches into pieces of kMaxIds.
 class BatchPlan {
  public:
   static constexpr std::size_t kMaxIds = std::size_t{1} << 20;
 
-  // stripe_of(id) is below `stripes`, or `stripes` for ids that the table cannot hold.
+  // stripe_of(id) is below `stripes`, or equal to `stripes` for an id that the table cannot hold.
   template <class StripeOf>
   BatchPlan(std::span<const std::int64_t> ids, std::size_t stripes, const StripeOf& stripe_of)
       : size_(ids.size()),
@@ -78,13 +80,13 @@ class BatchPlan {
   }
 
   std::size_t size() const { return size_; }
-  BatchPart part(std::size_t stripe) const {
+  StripeBatch batch(std::size_t stripe) const {
     const std::size_t begin = begins_[stripe];
     const std::size_t count = begins_[stripe + 1] - begin;
     return {{ids_.get() + begin, count}, {positions_.get() + begin, count}};
   }
-  // Ids that the table cannot hold.
-  BatchPart strangers() const { return part(begins_.size() - 2); }
+  // The ids that the table cannot hold.
+  StripeBatch outside() const { return batch(begins_.size() - 2); }
 
  private:
   std::size_t size_;

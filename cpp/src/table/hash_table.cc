@@ -16,7 +16,6 @@
 
 namespace weightstore {
 
-using table::BatchPart;
 using table::check_not_null;
 using table::IdIndex;
 using table::invalid;
@@ -26,14 +25,15 @@ using table::PinnedTable;
 using table::RowInitializer;
 using table::SlotValues;
 using table::Stripe;
+using table::StripeBatch;
 
 namespace {
 
-// Where touch() keeps what it is told.
+// The slots that touch() writes.
 constexpr std::string_view kVersion = "version";
 constexpr std::string_view kFreq = "freq";
 
-// Throws unless `found` is a buffer of `expected` elements, and in memory.
+// Throws unless `found` has `expected` elements and is not null.
 template <class T>
 void check_buffer(const char* what, std::span<T> found, std::uint64_t expected) {
   if (found.size() != expected) {
@@ -43,12 +43,12 @@ void check_buffer(const char* what, std::span<T> found, std::uint64_t expected) 
   check_not_null(what, found.data(), found.size());
 }
 
-// The same for a batch of ids or row numbers, which may have any size.
+// As above, for a batch of ids or row numbers, which may have any size.
 void check_batch(std::span<const std::int64_t> ids) { check_not_null("ids", ids.data(), ids.size()); }
 
-// What unknown ids read as.
-void clear_places(const BatchPart& part, std::byte* out, std::uint64_t row_bytes) {
-  for (const std::uint32_t position : part.positions) std::memset(out + position * row_bytes, 0, row_bytes);
+// Unknown ids read as zeros.
+void clear_places(const StripeBatch& batch, std::byte* out, std::uint64_t row_bytes) {
+  for (const std::uint32_t position : batch.positions) std::memset(out + position * row_bytes, 0, row_bytes);
 }
 
 }  // namespace
@@ -60,23 +60,23 @@ HashTable::HashTable(TableOptions options) : impl_(std::make_unique<Impl>(std::m
 HashTable::~HashTable() = default;
 
 const std::string& HashTable::name() const { return impl_->options.name; }
-const BucketRange& HashTable::slice() const { return impl_->options.slice; }
+const BucketRange& HashTable::buckets() const { return impl_->options.buckets; }
 bool HashTable::coalesced() const { return impl_->coalesced; }
 const std::vector<std::string>& HashTable::children() const { return impl_->options.children; }
 std::size_t HashTable::stripe_count() const { return impl_->map.count(); }
 
 std::vector<SlotInfo> HashTable::slots() const {
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   return impl_->slots;
 }
 
 std::optional<std::size_t> HashTable::find_slot(std::string_view slot) const {
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   return impl_->find_slot(slot);
 }
 
 std::size_t HashTable::slot_index(std::string_view slot) const {
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   if (const auto found = impl_->find_slot(slot)) return *found;
   std::string names;
   for (const SlotInfo& info : impl_->slots) names += (names.empty() ? "" : ", ") + printable(info.name);
@@ -86,150 +86,150 @@ std::size_t HashTable::slot_index(std::string_view slot) const {
 
 std::size_t HashTable::add_slot(std::string name, Shape shape, DType dtype, const Initializer& initializer) {
   SlotInfo slot = make_slot(std::move(name), std::move(shape), dtype);
-  const auto lock = impl_->gate.alone();
+  const auto lock = impl_->table_lock.exclusive();
   return impl_->add_slot(std::move(slot), initializer);
 }
 
 void HashTable::set_initializer(std::size_t slot, const Initializer& initializer) {
-  const auto lock = impl_->gate.alone();
+  const auto lock = impl_->table_lock.exclusive();
   impl_->initializers[slot] = std::make_shared<const RowInitializer>(impl_->slot_at(slot), initializer);
 }
 
 void HashTable::lookup(std::span<const std::int64_t> ids, bool insert, std::optional<std::span<std::int64_t>> rows,
                        std::optional<MutableBytes> embeddings) {
   check_batch(ids);
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   const std::uint64_t bytes = impl_->slots[0].row_bytes;
   if (rows) check_buffer("rows", *rows, ids.size());
   if (embeddings) check_buffer("embeddings", *embeddings, ids.size() * bytes);
   if (insert) impl_->require_all(ids);
-  const auto work = [&](std::size_t i, const BatchPart& part, std::size_t first) {
+  const auto work = [&](std::size_t i, const StripeBatch& batch, std::size_t first) {
     std::byte* out = embeddings ? embeddings->data() + first * bytes : nullptr;
-    std::vector<std::uint32_t> found(part.ids.size(), kNoRow);
+    std::vector<std::uint32_t> found(batch.ids.size(), kNoRow);
     if (!impl_->is_stripe(i)) {
-      if (out != nullptr) clear_places(part, out, bytes);
+      if (out != nullptr) clear_places(batch, out, bytes);
     } else if (insert) {
       Stripe& stripe = *impl_->stripes[i];
       const std::unique_lock stripe_lock(stripe.mutex());
-      stripe.upsert(part, {}, impl_->initializers, impl_->epoch, found.data());
-      if (out != nullptr) stripe.gather(part, 0, found.data(), out);
+      stripe.upsert(batch, {}, impl_->initializers, impl_->epoch, found.data());
+      if (out != nullptr) stripe.gather(batch, 0, found.data(), out);
     } else {
       const Stripe& stripe = *impl_->stripes[i];
       const std::shared_lock stripe_lock(stripe.mutex());
       if (out != nullptr) {
-        stripe.read(part, 0, found.data(), out);
+        stripe.read(batch, 0, found.data(), out);
       } else {
-        stripe.find(part, found.data());
+        stripe.find(batch, found.data());
       }
     }
     if (!rows) return;
     for (std::size_t k = 0; k < found.size(); ++k) {
-      (*rows)[first + part.positions[k]] = impl_->row_number(found[k], i);
+      (*rows)[first + batch.positions[k]] = impl_->row_number(found[k], i);
     }
   };
   if (insert) {
-    impl_->for_parts(ids, true, work);
+    impl_->for_each_batch(ids, true, work);
   } else {
-    impl_->for_parts_to_read(ids, work);
+    impl_->for_each_batch_to_read(ids, work);
   }
 }
 
 void HashTable::insert(std::span<const std::int64_t> ids, ConstBytes embeddings) {
   check_batch(ids);
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   const std::uint64_t bytes = impl_->slots[0].row_bytes;
   check_buffer("embeddings", embeddings, ids.size() * bytes);
   impl_->require_all(ids);
-  impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t first) {
-    std::vector<std::uint32_t> rows(part.ids.size());
+  impl_->for_each_batch(ids, true, [&](std::size_t i, const StripeBatch& batch, std::size_t first) {
+    std::vector<std::uint32_t> rows(batch.ids.size());
     const SlotValues values{0, embeddings.data() + first * bytes};
     Stripe& stripe = *impl_->stripes[i];
     const std::unique_lock stripe_lock(stripe.mutex());
-    stripe.upsert(part, {&values, 1}, impl_->initializers, impl_->epoch, rows.data());
+    stripe.upsert(batch, {&values, 1}, impl_->initializers, impl_->epoch, rows.data());
   });
 }
 
 std::size_t HashTable::erase(std::span<const std::int64_t> ids) {
   check_batch(ids);
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   std::atomic<std::size_t> erased{0};
-  impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t) {
+  impl_->for_each_batch(ids, true, [&](std::size_t i, const StripeBatch& batch, std::size_t) {
     if (!impl_->is_stripe(i)) return;
     const std::unique_lock stripe_lock(impl_->stripes[i]->mutex());
-    erased += impl_->stripes[i]->erase(part, impl_->epoch);
+    erased += impl_->stripes[i]->erase(batch, impl_->epoch);
   });
   return erased;
 }
 
 void HashTable::contains(std::span<const std::int64_t> ids, std::span<std::uint8_t> found) const {
   check_batch(ids);
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   check_buffer("answers", found, ids.size());
-  impl_->for_parts_to_read(ids, [&](std::size_t i, const BatchPart& part, std::size_t first) {
-    std::vector<std::uint32_t> rows(part.ids.size(), kNoRow);
+  impl_->for_each_batch_to_read(ids, [&](std::size_t i, const StripeBatch& batch, std::size_t first) {
+    std::vector<std::uint32_t> rows(batch.ids.size(), kNoRow);
     if (impl_->is_stripe(i)) {
       const std::shared_lock stripe_lock(impl_->stripes[i]->mutex());
-      impl_->stripes[i]->find(part, rows.data());
+      impl_->stripes[i]->find(batch, rows.data());
     }
-    for (std::size_t k = 0; k < rows.size(); ++k) found[first + part.positions[k]] = rows[k] != kNoRow ? 1 : 0;
+    for (std::size_t k = 0; k < rows.size(); ++k) found[first + batch.positions[k]] = rows[k] != kNoRow ? 1 : 0;
   });
 }
 
 void HashTable::read_slot(std::size_t slot, std::span<const std::int64_t> ids, MutableBytes values) const {
   check_batch(ids);
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
   check_buffer("values", values, ids.size() * bytes);
-  impl_->for_parts_to_read(ids, [&](std::size_t i, const BatchPart& part, std::size_t first) {
+  impl_->for_each_batch_to_read(ids, [&](std::size_t i, const StripeBatch& batch, std::size_t first) {
     std::byte* out = values.data() + first * bytes;
     if (!impl_->is_stripe(i)) {
-      return clear_places(part, out, bytes);
+      return clear_places(batch, out, bytes);
     }
     const std::shared_lock stripe_lock(impl_->stripes[i]->mutex());
-    impl_->stripes[i]->read(part, slot, nullptr, out);
+    impl_->stripes[i]->read(batch, slot, nullptr, out);
   });
 }
 
 std::size_t HashTable::write_slot(std::size_t slot, std::span<const std::int64_t> ids, ConstBytes values) {
   check_batch(ids);
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
   check_buffer("values", values, ids.size() * bytes);
   std::atomic<std::size_t> known{0};
-  impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t first) {
+  impl_->for_each_batch(ids, true, [&](std::size_t i, const StripeBatch& batch, std::size_t first) {
     if (!impl_->is_stripe(i)) return;
     const std::unique_lock stripe_lock(impl_->stripes[i]->mutex());
-    known += impl_->stripes[i]->write(part, {slot, values.data() + first * bytes}, impl_->epoch);
+    known += impl_->stripes[i]->write(batch, {slot, values.data() + first * bytes}, impl_->epoch);
   });
   return known;
 }
 
 void HashTable::read_slot_rows(std::size_t slot, std::span<const std::int64_t> rows, MutableBytes values) const {
   check_batch(rows);
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
   check_buffer("values", values, rows.size() * bytes);
-  impl_->for_row_parts(rows, [&](std::size_t i, const BatchPart& part, std::size_t first) {
+  impl_->for_each_row_batch(rows, [&](std::size_t i, const StripeBatch& batch, std::size_t first) {
     std::byte* out = values.data() + first * bytes;
     if (!impl_->is_stripe(i)) {
-      return clear_places(part, out, bytes);
+      return clear_places(batch, out, bytes);
     }
     const std::shared_lock stripe_lock(impl_->stripes[i]->mutex());
-    impl_->stripes[i]->read_rows(part, impl_->map.bits(), slot, out);
+    impl_->stripes[i]->read_rows(batch, impl_->map.bits(), slot, out);
   });
 }
 
 std::size_t HashTable::write_slot_rows(std::size_t slot, std::span<const std::int64_t> rows, ConstBytes values) {
   check_batch(rows);
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   const std::uint64_t bytes = impl_->slot_at(slot).row_bytes;
   check_buffer("values", values, rows.size() * bytes);
   std::atomic<std::size_t> known{0};
-  impl_->for_row_parts(rows, [&](std::size_t i, const BatchPart& part, std::size_t first) {
+  impl_->for_each_row_batch(rows, [&](std::size_t i, const StripeBatch& batch, std::size_t first) {
     if (!impl_->is_stripe(i)) return;
     const std::unique_lock stripe_lock(impl_->stripes[i]->mutex());
     known +=
-        impl_->stripes[i]->write_rows(part, impl_->map.bits(), {slot, values.data() + first * bytes}, impl_->epoch);
+        impl_->stripes[i]->write_rows(batch, impl_->map.bits(), {slot, values.data() + first * bytes}, impl_->epoch);
   });
   return known;
 }
@@ -237,7 +237,7 @@ std::size_t HashTable::write_slot_rows(std::size_t slot, std::span<const std::in
 std::size_t HashTable::load_rows(std::size_t child, std::span<const std::int64_t> ids,
                                  std::span<const SlotBytes> slots) {
   check_batch(ids);
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   if (child >= impl_->options.children.size()) {
     throw invalid("child " + std::to_string(child) + " of a table of " +
                   std::to_string(impl_->options.children.size()));
@@ -258,23 +258,23 @@ std::size_t HashTable::load_rows(std::size_t child, std::span<const std::int64_t
     ids = encoded;
   }
   std::size_t taken = 0;
-  impl_->for_parts(ids, false, [&](std::size_t i, const BatchPart& part, std::size_t first) {
+  impl_->for_each_batch(ids, false, [&](std::size_t i, const StripeBatch& batch, std::size_t first) {
     if (!impl_->is_stripe(i)) return;
-    std::vector<std::uint32_t> rows(part.ids.size());
+    std::vector<std::uint32_t> rows(batch.ids.size());
     std::vector<SlotValues> values;
     for (const SlotBytes& slot : slots) {
       values.push_back({slot.slot, slot.bytes.data() + first * impl_->slots[slot.slot].row_bytes});
     }
     Stripe& stripe = *impl_->stripes[i];
     const std::unique_lock stripe_lock(stripe.mutex());
-    stripe.upsert(part, values, impl_->initializers, impl_->epoch, rows.data());
-    taken += part.ids.size();
+    stripe.upsert(batch, values, impl_->initializers, impl_->epoch, rows.data());
+    taken += batch.ids.size();
   });
   return taken;
 }
 
 std::vector<std::int64_t> HashTable::ids() const {
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   std::vector<std::int64_t> ids;
   for (const auto& stripe : impl_->stripes) {
     const std::shared_lock stripe_lock(stripe->mutex());
@@ -284,7 +284,7 @@ std::vector<std::int64_t> HashTable::ids() const {
 }
 
 std::uint64_t HashTable::size() const {
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   std::uint64_t size = 0;
   for (const auto& stripe : impl_->stripes) {
     const std::shared_lock stripe_lock(stripe->mutex());
@@ -294,12 +294,12 @@ std::uint64_t HashTable::size() const {
 }
 
 void HashTable::clear() {
-  const auto lock = impl_->gate.alone();
+  const auto lock = impl_->table_lock.exclusive();
   for (const auto& stripe : impl_->stripes) stripe->clear(impl_->epoch);
 }
 
 void HashTable::reserve(std::uint64_t rows) {
-  const auto lock = impl_->gate.alone();
+  const auto lock = impl_->table_lock.exclusive();
   const std::uint64_t share = rows / impl_->stripes.size();
   constexpr std::uint64_t kMaxShare = std::uint64_t{1} << 31;
   if (share > kMaxShare) {
@@ -307,7 +307,7 @@ void HashTable::reserve(std::uint64_t rows) {
                                        std::to_string(impl_->stripes.size()) + " stripes holds " +
                                        std::to_string(kMaxShare * impl_->stripes.size()));
   }
-  // Hashing spreads ids over buckets unevenly, but not by more than this when there are many.
+  // Buckets do not have exactly the same number of ids, but with many ids they differ by less than this.
   const std::uint64_t most = share + share / 16 + 16;
   std::vector<std::optional<IdIndex>> indexes;
   try {
@@ -322,43 +322,43 @@ void HashTable::reserve(std::uint64_t rows) {
 std::size_t HashTable::touch(std::span<const std::int64_t> ids, std::int64_t step) {
   check_batch(ids);
   if (!find_slot(kVersion) || !find_slot(kFreq)) {
-    const auto lock = impl_->gate.alone();
-    impl_->usage_slot(kFreq);  // throws before the other one is added
+    const auto lock = impl_->table_lock.exclusive();
+    impl_->usage_slot(kFreq);  // throws, if at all, before a slot is added
     for (const std::string_view name : {kVersion, kFreq}) {
       if (!impl_->usage_slot(name)) impl_->add_slot(make_slot(std::string(name), {}, DType::kI64), {});
     }
   }
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   const std::size_t version = *impl_->usage_slot(kVersion);
   const std::size_t freq = *impl_->usage_slot(kFreq);
   std::atomic<std::size_t> known{0};
-  impl_->for_parts(ids, true, [&](std::size_t i, const BatchPart& part, std::size_t) {
+  impl_->for_each_batch(ids, true, [&](std::size_t i, const StripeBatch& batch, std::size_t) {
     if (!impl_->is_stripe(i)) return;
     const std::unique_lock stripe_lock(impl_->stripes[i]->mutex());
-    known += impl_->stripes[i]->touch(part, version, freq, step, impl_->epoch);
+    known += impl_->stripes[i]->touch(batch, version, freq, step, impl_->epoch);
   });
   return known;
 }
 
 std::uint64_t HashTable::evict_older(std::int64_t step) {
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   const auto version = impl_->usage_slot(kVersion);
   return version ? impl_->erase_below(*version, step) : 0;
 }
 
 std::uint64_t HashTable::evict_rarer(std::int64_t count) {
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   const auto freq = impl_->usage_slot(kFreq);
   return freq ? impl_->erase_below(*freq, count) : 0;
 }
 
 std::uint64_t HashTable::epoch() const {
-  const auto lock = impl_->gate.together();
+  const auto lock = impl_->table_lock.shared();
   return impl_->epoch;
 }
 
 HashTable::Changes HashTable::changed_since(std::uint64_t epoch) const {
-  const auto lock = impl_->gate.alone();
+  const auto lock = impl_->table_lock.exclusive();
   if (epoch > impl_->epoch) {
     throw invalid("epoch " + std::to_string(epoch) + " has not begun; the table is in epoch " +
                   std::to_string(impl_->epoch));
@@ -372,7 +372,7 @@ HashTable::Changes HashTable::changed_since(std::uint64_t epoch) const {
 }
 
 std::shared_ptr<const TableSnapshot> HashTable::snapshot() {
-  const auto lock = impl_->gate.alone();
+  const auto lock = impl_->table_lock.exclusive();
   if (impl_->epoch == std::numeric_limits<std::uint32_t>::max()) {
     throw Error(ErrorCode::kLimit, "the table has been through all its epochs; make a new one");
   }

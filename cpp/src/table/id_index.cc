@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLeastCapacity = kPage / sizeof(IdIndex::Entry);
 
-// Addresses are taken for more than is needed, so that an index mostly grows where it is.
+// Reserves more addresses than needed, so that an index can usually grow in place.
 std::uint64_t reserved_for(std::uint64_t bytes) {
   constexpr std::uint64_t kStep = 16;
   std::uint64_t reserved = kLeastCapacity * sizeof(IdIndex::Entry);
@@ -18,7 +18,7 @@ std::uint64_t reserved_for(std::uint64_t bytes) {
   return reserved;
 }
 
-// Above two thirds probes get long.
+// When more than two thirds are used, probe sequences get long.
 constexpr std::uint64_t room_in(std::uint64_t capacity) { return capacity / 3 * 2; }
 
 std::uint64_t capacity_for(std::uint64_t ids) {
@@ -36,8 +36,8 @@ void IdIndex::reserve(std::uint64_t ids) {
   const bool moves = wanted > memory_.bytes.size();
   SharedMutableBytes memory = moves ? io::allocate_bulk(reserved_for(wanted)) : memory_;
   if (used > 0) {
-    // Ids of a full index spread over all of it at once: left to themselves its pages would be mapped when they are
-    // first read and again when they are written to.
+    // The ids of a full index spread over all pages at once. Without touching, each page would fault twice: when it is
+    // first read, and when it is first written.
     fresh_->touch(memory.bytes.first(wanted).subspan(moves ? 0 : used));
     if (moves) std::memcpy(memory.bytes.data(), entries_, used);
   }
@@ -57,7 +57,7 @@ std::optional<IdIndex> IdIndex::with_room(std::uint64_t ids) const {
   const std::uint64_t wanted = capacity * sizeof(Entry);
   IdIndex wider(secret_, *fresh_);
   wider.memory_ = io::allocate_bulk(reserved_for(wanted));
-  // With an id for every page the pages are all used at once, as in reserve().
+  // With at least one id a page, all pages are used at once, as in reserve().
   if (size_ >= wanted / kPage) fresh_->touch(wider.memory_.bytes.first(wanted));
   wider.entries_ = reinterpret_cast<Entry*>(wider.memory_.bytes.data());
   wider.mask_ = capacity - 1;
@@ -67,19 +67,20 @@ std::optional<IdIndex> IdIndex::with_room(std::uint64_t ids) const {
   return wider;
 }
 
-// Twice as many places: the home of an id stays or moves up by the old capacity. Entries are taken out and put back one
-// by one, in an order in which all that can lie between an entry and its home has been put back before it: from behind
-// a free place once around. An entry that runs over the new end goes to where the walk has yet to come.
+// Doubles the number of cells. The home of an id stays or moves up by the old capacity. The loop takes entries out and
+// inserts them again one by one, starting after a free cell and going around once. In this order every entry between an
+// entry and its home has been inserted again before the entry itself. An entry that wraps around the new end goes to
+// cells that the loop has not reached yet.
 void IdIndex::split() {
   const std::uint64_t old_mask = mask_;
   mask_ = 2 * mask_ + 1;
-  std::uint64_t free_place = 0;
-  while (entries_[free_place].row_plus_one != 0) ++free_place;
+  std::uint64_t free_cell = 0;
+  while (entries_[free_cell].row_plus_one != 0) ++free_cell;
   for (std::uint64_t step = 1; step <= old_mask; ++step) {
-    Entry& place = entries_[(free_place + step) & old_mask];
-    if (place.row_plus_one == 0) continue;
-    const Entry entry = place;
-    place.row_plus_one = 0;
+    Entry& cell = entries_[(free_cell + step) & old_mask];
+    if (cell.row_plus_one == 0) continue;
+    const Entry entry = cell;
+    cell.row_plus_one = 0;
     *entry_for(entry.id, home(entry.id)) = entry;
   }
 }
@@ -87,7 +88,7 @@ void IdIndex::split() {
 void IdIndex::erase(Entry* entry) {
   std::uint64_t hole = static_cast<std::uint64_t>(entry - entries_);
   for (std::uint64_t i = (hole + 1) & mask_; entries_[i].row_plus_one != 0; i = (i + 1) & mask_) {
-    // An entry may move back to the hole unless its home lies behind the hole.
+    // An entry may move to the hole unless its home comes after the hole.
     if (((i - home(entries_[i].id)) & mask_) < ((i - hole) & mask_)) continue;
     entries_[hole] = entries_[i];
     hole = i;

@@ -9,12 +9,12 @@
 #include <numbers>
 #include <string>
 
-#include "transform/half.h"
+#include "kernels/half.h"
 #include "weightstore/error.h"
 
-// Values come from a counter-based generator: word k of a row is the k-th output of SplitMix64 started at a key made of
-// seed and id. No state, so any row can be made at any time, anywhere. The scheme must not change: rows of running jobs
-// would start differently after an update.
+// A counter-based generator makes the values: word k of a row is the k-th output of SplitMix64, started with a key that
+// is made of seed and id. It has no state, so that any row can be made at any time and on any shard. The scheme must
+// not change: after an update, new rows of running jobs would start with other values.
 
 namespace weightstore::table {
 namespace {
@@ -44,13 +44,13 @@ bool is_random_float(DType dtype) {
 }
 
 std::uint16_t f16_bits(double value) {
-  return transform::narrow_to_f16(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+  return kernels::narrow_to_f16(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
 }
 std::uint16_t bf16_bits(double value) {
-  return transform::narrow_to_bf16(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+  return kernels::narrow_to_bf16(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
 }
-double from_f16(std::uint16_t bits) { return std::bit_cast<float>(transform::widen_f16(bits)); }
-double from_bf16(std::uint16_t bits) { return std::bit_cast<float>(transform::widen_bf16(bits)); }
+double from_f16(std::uint16_t bits) { return std::bit_cast<float>(kernels::widen_f16(bits)); }
+double from_bf16(std::uint16_t bits) { return std::bit_cast<float>(kernels::widen_bf16(bits)); }
 
 void store_float(DType dtype, double value, std::byte* out) {
   switch (dtype) {
@@ -65,7 +65,7 @@ void store_float(DType dtype, double value, std::byte* out) {
   }
 }
 
-// As the type holds it.
+// Rounded to the type.
 double rounded(DType dtype, double value) {
   switch (dtype) {
     case DType::kF64:
@@ -79,14 +79,14 @@ double rounded(DType dtype, double value) {
   }
 }
 
-// The bits of the next number below one of F16 or BF16, which have their sign in front.
+// The bits of the next smaller number of F16 or BF16. The sign is the highest bit.
 std::uint16_t bits_below(std::uint16_t bits) {
   constexpr std::uint16_t kSign = 0x8000;
   if (bits == 0) return kSign | 1;
   return static_cast<std::uint16_t>((bits & kSign) != 0 ? bits + 1 : bits - 1);
 }
 
-// The next number of the type below one of its own.
+// The next smaller number of the type.
 double next_below(DType dtype, double value) {
   constexpr double kLowest = -std::numeric_limits<double>::infinity();
   switch (dtype) {
@@ -113,7 +113,8 @@ double least_from(DType dtype, double limit) {
 
 template <class T>
 bool store_integer(double value, std::byte* out) {
-  // The first number beyond the range is a power of two, which a double holds exactly; the last one inside may not be.
+  // The first number beyond the range is a power of two, which a double represents exactly; the last one inside may not
+  // be.
   const double beyond = std::ldexp(1.0, std::numeric_limits<T>::digits);
   const double least = std::is_signed_v<T> ? -beyond : 0.0;
   if (!(value >= least && value < beyond) || std::trunc(value) != value) return false;
@@ -121,7 +122,7 @@ bool store_integer(double value, std::byte* out) {
   return true;
 }
 
-// False when the type has no such value.
+// False when the type cannot represent the value.
 bool store_constant(DType dtype, double value, std::byte* out) {
   if (is_random_float(dtype)) {
     store_float(dtype, value, out);
@@ -147,7 +148,7 @@ bool store_constant(DType dtype, double value, std::byte* out) {
     case DType::kI64:
       return store_integer<std::int64_t>(value, out);
     default:
-      return value == 0;  // zero is all bits zero in the others too
+      return value == 0;  // zero is all bits zero in the other types, too
   }
 }
 
@@ -177,7 +178,7 @@ RowInitializer::RowInitializer(const SlotInfo& slot, const Initializer& initiali
                             "cannot be filled with " + text_of(initializer.a) + "; fill it with 0 and write values");
     }
   } else if (initializer.kind == Initializer::Kind::kUniform) {
-    // Rounding would take values over the bounds.
+    // Rounding could move values out of the bounds.
     least_ = least_from(dtype_, initializer.a);
     most_ = largest_below(dtype_, initializer.b);
     if (least_ > most_) least_ = most_ = rounded(dtype_, initializer.a);
@@ -212,7 +213,7 @@ void RowInitializer::fill(std::int64_t id, std::byte* row) const {
     std::memcpy(row, constant_.data(), constant_.size());
     return;
   }
-  // One after the other: mixed alike and combined, (7, 11) would be (11, 7).
+  // Mixed one after the other: otherwise (7, 11) and (11, 7) would give the same key.
   const std::uint64_t key = mix(mix(initializer_.seed + kGolden) + static_cast<std::uint64_t>(id));
   switch (initializer_.kind) {
     case Initializer::Kind::kConstant:
@@ -240,7 +241,7 @@ double RowInitializer::uniform(std::uint64_t key, std::uint64_t counter) const {
 }
 
 double RowInitializer::truncated(std::uint64_t key, std::uint64_t element) const {
-  constexpr std::uint64_t kAttempts = 32;  // each fails once in 22 times
+  constexpr std::uint64_t kAttempts = 32;  // one in 22 fails
   const std::uint64_t own = word(key, element);
   for (std::uint64_t i = 0; i < kAttempts; ++i) {
     const double normal =

@@ -1,6 +1,6 @@
 #pragma once
 
-// How the values of a new row come about.
+// The values of new rows.
 
 #include <cstdint>
 #include <vector>
@@ -12,7 +12,7 @@ namespace weightstore::table {
 // An Initializer prepared for one slot. Immutable and thread-safe.
 class RowInitializer {
  public:
-  // Throws Error(kInvalidArgument) or Error(kUnsupported) when the slot's type cannot hold such values.
+  // Throws Error(kInvalidArgument) or Error(kUnsupported) when the type of the slot cannot represent such values.
   RowInitializer(const SlotInfo& slot, const Initializer& initializer);
 
   void fill(std::int64_t id, std::byte* row) const;
@@ -26,8 +26,8 @@ class RowInitializer {
   DType dtype_;
   std::uint64_t elements_;
   std::size_t element_bytes_;
-  std::vector<std::byte> constant_;  // a whole row; empty for random ones
-  double least_ = 0;                 // uniform values, as the type has them
+  std::vector<std::byte> constant_;  // a whole row; empty for a random initializer
+  double least_ = 0;                 // the bounds of uniform values, rounded to the type
   double most_ = 0;
 };
 

@@ -14,17 +14,12 @@ void check_table_name(const char* what, std::string_view name) {
               std::string(what) + " cannot be named '" + printable(name) + "': the name is not UTF-8");
 }
 
-// "<table>@<slot>" is taken apart at its last '@'.
+// "<table>@<slot>" is split at its last '@'.
 void check_slot_name(std::string_view name) {
   if (!name.empty() && name != "id" && name.find('@') == std::string_view::npos && is_utf8(name)) return;
   throw Error(ErrorCode::kInvalidArgument, "a slot cannot be named '" + printable(name) +
                                                "': in a checkpoint 'id' is the column of ids, '@' separates table and "
                                                "slot, and names are UTF-8 of at least one letter");
-}
-
-void check_path(const std::filesystem::path& path) {
-  if (path.native().find('\0') == std::string::npos) return;
-  throw Error(ErrorCode::kInvalidArgument, "the path '" + printable(path.native()) + "' has a NUL in it");
 }
 
 }  // namespace weightstore::table

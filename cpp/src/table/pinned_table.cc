@@ -10,7 +10,7 @@
 namespace weightstore::table {
 namespace {
 
-// Calls visit(row) for every live row, ascending.
+// Calls visit(row) for every live row, in ascending order.
 template <class Visit>
 void for_each_live(const PinnedStripe& stripe, Visit visit) {
   if (stripe.live.empty()) {
@@ -34,8 +34,7 @@ std::size_t child_of_row(const PinnedStripe& stripe, std::uint32_t row) {
   return child_of(id);
 }
 
-// Streams one column of some stripes. Where rows are adjacent in a page, they are copied together; holes are passed
-// over on the way.
+// Streams one column of some stripes. Copies adjacent rows of a page together, and skips rows that are not live.
 class ColumnBytes : public ByteProducer {
  public:
   static constexpr std::size_t kIds = ~std::size_t{0};
@@ -74,7 +73,7 @@ class ColumnBytes : public ByteProducer {
     in_run_ = 0;
   }
 
-  // The next bytes that lie together, at most `most`.
+  // The next contiguous bytes, at most `most`.
   ConstBytes take(std::uint64_t most) {
     std::span<const RowRun> runs = table_->runs(stripe_, child_);
     while (run_ == runs.size()) {
@@ -111,7 +110,8 @@ class ColumnBytes : public ByteProducer {
   std::uint64_t in_run_ = 0;
 };
 
-// Ids of a coalesced table: the child's 12 bits, all of byte 7 and the upper half of byte 6, are cleared.
+// The ids of a child of a coalesced table, with the 12 bits of the child cleared: all of byte 7 and the upper half of
+// byte 6.
 class ChildIds final : public ColumnBytes {
  public:
   ChildIds(std::shared_ptr<const PinnedTable> table, std::size_t child, StripeRange stripes)
@@ -139,9 +139,9 @@ void PinnedTable::check(std::size_t child, StripeRange stripes) const {
                                                " children and " + std::to_string(stripe_count()) + " stripes");
 }
 
-BucketRange PinnedTable::slice_of(StripeRange stripes) const {
+BucketRange PinnedTable::buckets_of(StripeRange stripes) const {
   check(0, stripes);
-  return state_.map.slice_of(stripes);
+  return state_.map.buckets_of(stripes);
 }
 
 std::uint64_t PinnedTable::rows(std::size_t child, StripeRange stripes) const {
@@ -191,7 +191,7 @@ void PinnedTable::find_runs(const PinnedStripe& stripe, StripeRuns& found) const
     found.rows[0] = stripe.rows;
     return;
   }
-  // Once to count the runs of each child, once to note them.
+  // Counts the runs of each child in a first pass, and stores them in a second one.
   constexpr std::uint32_t kNever = kNoRow - 1;
   std::vector<std::uint32_t> last(children, kNever);
   const auto child_at = [&](std::uint32_t row) { return state_.coalesced ? child_of_row(stripe, row) : 0; };

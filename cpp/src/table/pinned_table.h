@@ -1,6 +1,6 @@
 #pragma once
 
-// The snapshot of a hash table: its pages, and which rows of them are whose.
+// The implementation of TableSnapshot: the pinned pages of a table, and which rows belong to which child.
 
 #include <memory>
 #include <mutex>
@@ -34,29 +34,29 @@ class PinnedTable final : public TableSnapshot {
   explicit PinnedTable(State state);
 
   const std::string& name() const override { return state_.name; }
-  const BucketRange& slice() const override { return state_.map.slice(); }
+  const BucketRange& buckets() const override { return state_.map.buckets(); }
   bool coalesced() const override { return state_.coalesced; }
   const std::vector<std::string>& children() const override { return state_.children; }
   const std::vector<SlotInfo>& slots() const override { return state_.slots; }
   std::uint64_t epoch() const override { return state_.epoch; }
   std::uint64_t size() const override { return size_; }
   std::size_t stripe_count() const override { return state_.stripes.size(); }
-  BucketRange slice_of(StripeRange stripes) const override;
+  BucketRange buckets_of(StripeRange stripes) const override;
   std::uint64_t rows(std::size_t child, StripeRange stripes) const override;
   std::shared_ptr<ByteProducer> ids(std::size_t child, StripeRange stripes) const override;
   std::shared_ptr<ByteProducer> slot(std::size_t slot, std::size_t child, StripeRange stripes) const override;
 
   const PinnedStripe& stripe(std::size_t stripe) const { return state_.stripes[stripe]; }
-  // Live rows of a child in a stripe, ascending.
+  // The live rows of a child in a stripe, in ascending order.
   std::span<const RowRun> runs(std::size_t stripe, std::size_t child) const;
 
  private:
-  // Runs of all children of a stripe, one child after the other; found when first asked for.
+  // The runs of all children of a stripe, one child after the other. Computed when they are first needed.
   struct StripeRuns {
     std::once_flag found;
     std::vector<RowRun> runs;
-    std::vector<std::size_t> begins;  // of each child in `runs`, and the end
-    std::vector<std::uint32_t> rows;  // of each child
+    std::vector<std::size_t> begins;  // where each child begins in `runs`, and the end
+    std::vector<std::uint32_t> rows;  // the number of rows of each child
   };
 
   void check(std::size_t child, StripeRange stripes) const;

@@ -7,9 +7,9 @@
 #include <bit>
 #include <cstring>
 
-// Memory for pages comes in slabs of several, so that large columns lie on huge pages. The slabs of a column grow with
-// it from a single page: small tables stay small. A page that is let go gives its memory back to the system although
-// its slab lives on.
+// Pages are allocated in slabs of several, so that large columns lie on huge pages. The first slab of a column is a
+// single page, and slabs grow with the column, so that small tables stay small. A page that is released gives its
+// memory back to the system even while its slab is in use.
 
 namespace weightstore::table {
 namespace {
@@ -20,14 +20,15 @@ constexpr std::size_t kMaxSlabBytes = std::size_t{64} << 20;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
 
-// Pages begin where the system's do, so that what one of them gives back is not another's.
+// Aligned to pages of the system, so that a page can give back its memory without touching another one.
 std::size_t system_page() {
   static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
 }
 
-// Pages of a column's next slab: as many as it has until that is a huge page, then an eighth of what it has. Slabs are
-// mappings, of which a process can have some ten thousand; only what is used of them takes memory.
+// The number of pages of the next slab: as many as the column has, until that is a huge page; then an eighth of what it
+// has. Slabs are mappings, and a process can have only some ten thousand of them. Only the used part of a slab takes
+// memory.
 std::uint64_t slab_pages(std::size_t page_bytes, std::uint64_t pages, std::uint64_t expected_pages) {
   const std::uint64_t in_huge_page = std::max<std::size_t>(kHugePage / page_bytes, 1);
   const std::uint64_t most = std::max<std::size_t>(kMaxSlabBytes / page_bytes, 1);
@@ -55,20 +56,19 @@ PageShape::PageShape(std::uint64_t row_bytes, std::uint32_t page_rows)
   while (shift_ > 0 && page_bytes() > kMaxPageBytes) --shift_;
 }
 
-void Column::grow_to(std::uint32_t rows, std::uint64_t expected) {
-  rows_ = std::max(rows_, rows);
-  const std::uint64_t wanted = (std::uint64_t{rows} + shape_.page_rows() - 1) / shape_.page_rows();
-  while (pages_.size() < wanted) {
+void Column::add_pages(std::uint64_t rows, std::uint64_t expected) {
+  while (capacity_ < rows) {
     PageRef page = new_page(expected / shape_.page_rows());
-    data_.resize(pages_.size());  // one more when the last push failed
+    data_.resize(pages_.size());  // has one element too many if the last push failed
     data_.push_back(page.data());
     pages_.push_back(std::move(page));
+    capacity_ += shape_.page_rows();
   }
 }
 
 void Column::unshare(std::size_t page) {
   PageRef copy = new_page(0);
-  // Only rows that are there: what is not touched of a page takes no memory.
+  // Copies only existing rows: the untouched rest of a page takes no memory.
   const std::uint64_t rows = rows_ - std::uint64_t{page} * shape_.page_rows();
   std::memcpy(copy.data(), data_[page], std::min<std::uint64_t>(rows, shape_.page_rows()) * shape_.row_bytes());
   data_[page] = copy.data();
@@ -81,7 +81,7 @@ PageRef Column::new_page(std::uint64_t expected_pages) {
     slab_ = io::allocate_bulk(bytes * slab_pages(bytes, pages_.size(), expected_pages));
     huge_slab_ = slab_.bytes.size() >= kHugePage;
   }
-  // One huge page at a time: a slab may never be used up.
+  // One huge page at a time, because a slab may never be used up.
   const auto begin = reinterpret_cast<std::uintptr_t>(slab_.bytes.data());
   if (huge_slab_ && round_up(begin, kHugePage) < begin + bytes) {
     fresh_->touch(slab_.bytes.first(std::min(slab_.bytes.size(), kHugePage)));

@@ -8,26 +8,26 @@
 
 #include "weightstore/error.h"
 
-// Batches go through a stripe in groups: first the places of all ids of a group in the index are fetched, then all
-// their rows, then the bytes are copied. So the memory works on many rows at once, and a row costs a fraction of the
-// two cache misses it needs.
+// A stripe processes a batch in groups: it first prefetches the index entries of all ids of a group, then all their
+// rows, and then copies the bytes. The cache misses of many rows overlap, so that a row costs a fraction of the two
+// cache misses that it needs.
 
 namespace weightstore::table {
 namespace {
 
 constexpr std::size_t kGroup = 64;
 constexpr std::uint32_t kMaxRows = std::numeric_limits<std::uint32_t>::max() - 1;
-constexpr std::size_t kLeastErasures = 4096;  // that are remembered
+constexpr std::size_t kLeastErasures = 4096;  // how many erasures are remembered at least
 
 template <int kWrite>
 void prefetch_row(const std::byte* row, std::uint64_t bytes) {
   constexpr std::uint64_t kLine = 64;
-  constexpr std::uint64_t kMost = 8 * kLine;  // the processor sees a longer run coming
+  constexpr std::uint64_t kMost = 8 * kLine;  // the hardware prefetches the rest of a longer row
   for (std::uint64_t i = 0; i < std::min(bytes, kMost); i += kLine) __builtin_prefetch(row + i, kWrite);
-  asm volatile("");  // GCC takes a function that only prefetches for one without effect, and leaves out calls of it
+  asm volatile("");  // otherwise GCC removes calls of this function, as if it had no effect
 }
 
-// Rows are short: a loop that the compiler inlines beats a call.
+// Rows are short: an inlined loop is faster than a call.
 inline void copy_row(std::byte* to, const std::byte* from, std::uint64_t bytes) {
   constexpr std::uint64_t kLong = 512;
   if (bytes > kLong || bytes % 16 != 0) {
@@ -47,22 +47,22 @@ void store_int64(std::byte* to, std::int64_t value) { std::memcpy(to, &value, si
 
 }  // namespace
 
-// Calls visit(i, entry) for part.ids[i] in order; the entry is null for unknown ids. Rows of `column` are on their way
-// to the cache by then, and so is what prefetch(i) asked for.
+// Calls visit(i, entry) for batch.ids[i] in order; the entry is null for unknown ids. Rows of `column` are on their way
+// to the cache by then, as is the memory that prefetch(i) asked for.
 template <class Prefetch, class Visit>
-void Stripe::for_each_known(const BatchPart& part, const Column* column, Prefetch prefetch, Visit visit) const {
+void Stripe::for_each_known(const StripeBatch& batch, const Column* column, Prefetch prefetch, Visit visit) const {
   std::array<std::uint64_t, kGroup> homes;
   std::array<IdIndex::Entry*, kGroup> entries;
-  for (std::size_t begin = 0; begin < part.ids.size(); begin += kGroup) {
-    const std::size_t count = std::min(kGroup, part.ids.size() - begin);
+  for (std::size_t begin = 0; begin < batch.ids.size(); begin += kGroup) {
+    const std::size_t count = std::min(kGroup, batch.ids.size() - begin);
     if (index_.has_entries()) {
       for (std::size_t i = 0; i < count; ++i) {
-        homes[i] = index_.home(part.ids[begin + i]);
+        homes[i] = index_.home(batch.ids[begin + i]);
         index_.prefetch(homes[i]);
       }
       for (std::size_t i = 0; i < count; ++i) {
         prefetch(begin + i);
-        entries[i] = index_.find(part.ids[begin + i], homes[i]);
+        entries[i] = index_.find(batch.ids[begin + i], homes[i]);
         if (column == nullptr || entries[i] == nullptr) continue;
         prefetch_row<0>(column->row(entries[i]->row()), column->shape().row_bytes());
       }
@@ -109,18 +109,18 @@ void Stripe::add_slot(const SlotInfo& slot, const RowInitializer& initializer, s
   slots_.push_back(std::move(column));
 }
 
-void Stripe::find(const BatchPart& part, std::uint32_t* rows) const {
+void Stripe::find(const StripeBatch& batch, std::uint32_t* rows) const {
   for_each_known(
-      part, nullptr, [](std::size_t) {},
+      batch, nullptr, [](std::size_t) {},
       [&](std::size_t i, const IdIndex::Entry* entry) { rows[i] = entry != nullptr ? entry->row() : kNoRow; });
 }
 
-void Stripe::read(const BatchPart& part, std::size_t slot, std::uint32_t* rows, std::byte* out) const {
+void Stripe::read(const StripeBatch& batch, std::size_t slot, std::uint32_t* rows, std::byte* out) const {
   const Column& column = slots_[slot];
   const std::uint64_t bytes = column.shape().row_bytes();
-  const auto prefetch_place = [&](std::size_t i) { prefetch_row<1>(out + part.positions[i] * bytes, bytes); };
-  for_each_known(part, &column, prefetch_place, [&](std::size_t i, const IdIndex::Entry* entry) {
-    std::byte* to = out + part.positions[i] * bytes;
+  const auto prefetch_place = [&](std::size_t i) { prefetch_row<1>(out + batch.positions[i] * bytes, bytes); };
+  for_each_known(batch, &column, prefetch_place, [&](std::size_t i, const IdIndex::Entry* entry) {
+    std::byte* to = out + batch.positions[i] * bytes;
     if (entry != nullptr) {
       copy_row(to, column.row(entry->row()), bytes);
     } else {
@@ -130,7 +130,7 @@ void Stripe::read(const BatchPart& part, std::size_t slot, std::uint32_t* rows, 
   });
 }
 
-void Stripe::upsert(const BatchPart& part, std::span<const SlotValues> values, const Initializers& initializers,
+void Stripe::upsert(const StripeBatch& batch, std::span<const SlotValues> values, const Initializers& initializers,
                     std::uint32_t epoch, std::uint32_t* rows) {
   std::array<std::uint64_t, kGroup> homes;
   std::vector<bool> given(slots_.size());
@@ -139,15 +139,15 @@ void Stripe::upsert(const BatchPart& part, std::span<const SlotValues> values, c
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     if (!given[slot]) missing.push_back(slot);
   }
-  for (std::size_t begin = 0; begin < part.ids.size(); begin += kGroup) {
-    const std::size_t count = std::min(kGroup, part.ids.size() - begin);
+  for (std::size_t begin = 0; begin < batch.ids.size(); begin += kGroup) {
+    const std::size_t count = std::min(kGroup, batch.ids.size() - begin);
     index_.reserve(index_.size() + count);
     for (std::size_t i = 0; i < count; ++i) {
-      homes[i] = index_.home(part.ids[begin + i]);
+      homes[i] = index_.home(batch.ids[begin + i]);
       index_.prefetch(homes[i]);
     }
     for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t id = part.ids[begin + i];
+      const std::int64_t id = batch.ids[begin + i];
       IdIndex::Entry* entry = index_.entry_for(id, homes[i]);
       if (entry->row_plus_one == 0) {
         const std::uint32_t row = new_row();
@@ -163,20 +163,20 @@ void Stripe::upsert(const BatchPart& part, std::span<const SlotValues> values, c
         const Column& column = slots_[slot.slot];
         const std::uint64_t bytes = column.shape().row_bytes();
         prefetch_row<1>(column.row(entry->row()), bytes);
-        prefetch_row<0>(slot.bytes + part.positions[begin + i] * bytes, bytes);
+        prefetch_row<0>(slot.bytes + batch.positions[begin + i] * bytes, bytes);
       }
     }
     for (const SlotValues& slot : values) {
       Column& column = slots_[slot.slot];
       const std::uint64_t bytes = column.shape().row_bytes();
       for (std::size_t i = begin; i < begin + count; ++i) {
-        copy_row(column.writable_row(rows[i]), slot.bytes + part.positions[i] * bytes, bytes);
+        copy_row(column.writable_row(rows[i]), slot.bytes + batch.positions[i] * bytes, bytes);
       }
     }
   }
 }
 
-// Everything that can fail happens here, before the row is taken: its pages are there, and nobody else's.
+// Does everything that can fail before the row is used: afterwards its pages exist and no snapshot shares them.
 std::uint32_t Stripe::new_row() {
   if (!free_.empty()) {
     const std::uint32_t row = free_.back();
@@ -198,31 +198,31 @@ std::uint32_t Stripe::new_row() {
   return rows_++;
 }
 
-void Stripe::gather(const BatchPart& part, std::size_t slot, const std::uint32_t* rows, std::byte* out) const {
+void Stripe::gather(const StripeBatch& batch, std::size_t slot, const std::uint32_t* rows, std::byte* out) const {
   const Column& column = slots_[slot];
   const std::uint64_t bytes = column.shape().row_bytes();
-  const std::size_t count = part.ids.size();
+  const std::size_t count = batch.ids.size();
   for (std::size_t i = 0; i < count; ++i) {
     if (i + kGroup / 4 < count) prefetch_row<0>(column.row(rows[i + kGroup / 4]), bytes);
-    copy_row(out + part.positions[i] * bytes, column.row(rows[i]), bytes);
+    copy_row(out + batch.positions[i] * bytes, column.row(rows[i]), bytes);
   }
 }
 
-std::size_t Stripe::write(const BatchPart& part, const SlotValues& values, std::uint32_t epoch) {
+std::size_t Stripe::write(const StripeBatch& batch, const SlotValues& values, std::uint32_t epoch) {
   Column& column = slots_[values.slot];
   const std::uint64_t bytes = column.shape().row_bytes();
   std::size_t known = 0;
-  const auto prefetch_value = [&](std::size_t i) { prefetch_row<0>(values.bytes + part.positions[i] * bytes, bytes); };
-  for_each_known(part, &column, prefetch_value, [&](std::size_t i, IdIndex::Entry* entry) {
+  const auto prefetch_value = [&](std::size_t i) { prefetch_row<0>(values.bytes + batch.positions[i] * bytes, bytes); };
+  for_each_known(batch, &column, prefetch_value, [&](std::size_t i, IdIndex::Entry* entry) {
     if (entry == nullptr) return;
     entry->epoch = epoch;
-    copy_row(column.writable_row(entry->row()), values.bytes + part.positions[i] * bytes, bytes);
+    copy_row(column.writable_row(entry->row()), values.bytes + batch.positions[i] * bytes, bytes);
     ++known;
   });
   return known;
 }
 
-void Stripe::read_rows(const BatchPart& numbers, unsigned bits, std::size_t slot, std::byte* out) const {
+void Stripe::read_rows(const StripeBatch& numbers, unsigned bits, std::size_t slot, std::byte* out) const {
   const Column& column = slots_[slot];
   const std::uint64_t bytes = column.shape().row_bytes();
   const auto row_at = [&](std::size_t i) { return static_cast<std::uint64_t>(numbers.ids[i]) >> bits; };
@@ -240,8 +240,9 @@ void Stripe::read_rows(const BatchPart& numbers, unsigned bits, std::size_t slot
   }
 }
 
-std::size_t Stripe::write_rows(const BatchPart& numbers, unsigned bits, const SlotValues& values, std::uint32_t epoch) {
-  // Through their ids, whose entries note the change.
+std::size_t Stripe::write_rows(const StripeBatch& numbers, unsigned bits, const SlotValues& values,
+                               std::uint32_t epoch) {
+  // By id, because the index entries record the change.
   std::vector<std::int64_t> ids;
   std::vector<std::uint32_t> positions;
   for (std::size_t i = 0; i < numbers.ids.size(); ++i) {
@@ -253,17 +254,17 @@ std::size_t Stripe::write_rows(const BatchPart& numbers, unsigned bits, const Sl
   return write({ids, positions}, values, epoch);
 }
 
-std::size_t Stripe::touch(const BatchPart& part, std::size_t version, std::size_t freq, std::int64_t step,
+std::size_t Stripe::touch(const StripeBatch& batch, std::size_t version, std::size_t freq, std::int64_t step,
                           std::uint32_t epoch) {
   std::size_t known = 0;
   for_each_known(
-      part, &slots_[version], [](std::size_t) {},
+      batch, &slots_[version], [](std::size_t) {},
       [&](std::size_t, IdIndex::Entry* entry) {
         if (entry == nullptr) return;
         entry->epoch = epoch;
         store_int64(slots_[version].writable_row(entry->row()), step);
         std::byte* count = slots_[freq].writable_row(entry->row());
-        // A checkpoint may have any number in it.
+        // The count may come from a checkpoint, and be the largest number.
         const std::int64_t before = load_int64(count);
         store_int64(count, before + (before < std::numeric_limits<std::int64_t>::max() ? 1 : 0));
         ++known;
@@ -271,9 +272,9 @@ std::size_t Stripe::touch(const BatchPart& part, std::size_t version, std::size_
   return known;
 }
 
-std::size_t Stripe::erase(const BatchPart& part, std::uint32_t epoch) {
+std::size_t Stripe::erase(const StripeBatch& batch, std::uint32_t epoch) {
   std::size_t known = 0;
-  for (const std::int64_t id : part.ids) {
+  for (const std::int64_t id : batch.ids) {
     IdIndex::Entry* entry = index_.find(id);
     if (entry == nullptr) continue;
     erase_entry(entry, epoch);

@@ -30,7 +30,7 @@ void check_options(const TableOptions& options) {
   }
 }
 
-// A table whose only child has its own name is what RecIS calls not coalesced.
+// As in RecIS, a table whose only child has the name of the table is not coalesced.
 bool is_coalesced(const TableOptions& options) {
   return !options.children.empty() && (options.children.size() > 1 || options.children[0] != options.name);
 }
@@ -61,10 +61,10 @@ using table::invalid;
 using table::RowInitializer;
 using table::Stripe;
 
-BucketRange shard_slice(std::uint64_t index, std::uint64_t count, std::uint64_t size) {
+BucketRange shard_buckets(std::uint64_t index, std::uint64_t count, std::uint64_t size) {
   if (index >= count || count > size) {
-    throw invalid("shard " + std::to_string(index) + " of " + std::to_string(count) + " of a slice of " +
-                  std::to_string(size) + " buckets; expected index < count <= size");
+    throw invalid("shard " + std::to_string(index) + " of " + std::to_string(count) + " of " + std::to_string(size) +
+                  " buckets; expected index < count <= size");
   }
   const std::uint64_t least = size / count;
   const std::uint64_t larger = size % count;
@@ -74,7 +74,7 @@ BucketRange shard_slice(std::uint64_t index, std::uint64_t count, std::uint64_t 
 
 HashTable::Impl::Impl(TableOptions&& given)
     : options(std::move(given)),
-      map(options.slice, options.stripes, table::is_coalesced(options) ? options.children.size() : 0),
+      map(options.buckets, options.stripes, table::is_coalesced(options) ? options.children.size() : 0),
       coalesced(table::is_coalesced(options)) {
   table::check_options(options);
   if (options.children.empty()) options.children.push_back(options.name);

@@ -264,7 +264,7 @@ TEST(large_batches) {
   Ids bad = ids;
   HashTable half([&] {
     TableOptions changed = made;
-    changed.slice = {0, 65535, 65536};
+    changed.buckets = {0, 65535, 65536};
     return changed;
   }());
   bad.back() = 65535;

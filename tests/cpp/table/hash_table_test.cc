@@ -131,104 +131,6 @@ TEST(a_row_that_comes_back_starts_anew) {
   CHECK(read_slot<float>(table, slot, {1}) == (Floats{0.5}));
 }
 
-TEST(slots_can_be_added_to_a_table_with_rows) {
-  HashTable table(options(1));
-  Ids ids(100);
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i) - 50;
-  lookup(table, ids, 1, true);
-  table.erase(Ids{0});
-  const std::size_t slot = table.add_slot("counts", {2}, DType::kI16, {Initializer::Kind::kConstant, -3});
-  CHECK_EQ(slot, 1u);
-  CHECK(read_slot<std::int16_t>(table, slot, {49, 0, -50}, 2) == (std::vector<std::int16_t>{-3, -3, 0, 0, -3, -3}));
-  CHECK_EQ(table.slots()[1].name, "counts");
-  CHECK_EQ(table.slot_index("counts"), 1u);
-  CHECK(!table.find_slot("count"));
-  const Error error = CHECK_THROWS(Error, table.slot_index("count"));
-  CHECK(error.code() == ErrorCode::kNotFound);
-  CHECK(std::string(error.what()).find("embedding, counts") != std::string::npos);
-}
-
-TEST(touched_rows_are_kept_and_others_evicted) {
-  HashTable table(options(1));
-  lookup(table, {1, 2, 3, 4}, 1, true);
-  CHECK_EQ(table.touch(Ids{1, 2, 9}, 10), 2u);
-  CHECK_EQ(table.touch(Ids{2, 3, 3}, 20), 3u);
-  CHECK(read_slot<std::int64_t>(table, table.slot_index("version"), {1, 2, 3, 4}) == (Ids{10, 20, 20, 0}));
-  CHECK(read_slot<std::int64_t>(table, table.slot_index("freq"), {1, 2, 3, 4}) == (Ids{1, 2, 2, 0}));
-  CHECK_EQ(table.evict_older(10), 1u);
-  CHECK_EQ(table.evict_rarer(2), 1u);
-  Ids left = table.ids();
-  std::sort(left.begin(), left.end());
-  CHECK(left == (Ids{2, 3}));
-}
-
-// Some shards of a table are touched later than others.
-TEST(nothing_is_evicted_before_the_first_touch) {
-  HashTable table(options(1));
-  lookup(table, {1, 2}, 1, true);
-  CHECK_EQ(table.evict_older(1), 0u);
-  CHECK_EQ(table.evict_rarer(1), 0u);
-  CHECK_EQ(table.size(), 2u);
-  CHECK_EQ(table.slots().size(), 1u);
-}
-
-TEST(touch_uses_slots_that_are_there) {
-  HashTable table(options(1));
-  table.add_slot("freq", {}, DType::kI64);
-  table.add_slot("version", {}, DType::kI64);
-  lookup(table, {1, 2}, 1, true);
-  CHECK_EQ(table.touch(Ids{2}, 10), 1u);
-  CHECK_EQ(table.slots().size(), 3u);
-  CHECK_EQ(read_slot<std::int64_t>(table, 1, {1, 2}), (Ids{0, 1}));
-  CHECK_EQ(read_slot<std::int64_t>(table, 2, {1, 2}), (Ids{0, 10}));
-  CHECK_EQ(table.evict_older(10), 1u);
-}
-
-TEST(slots_of_other_types_are_not_touched) {
-  HashTable table(options(1));
-  table.add_slot("freq", {}, DType::kF32);
-  lookup(table, {1}, 1, true);
-  CHECK_THROWS(Error, table.touch(Ids{1}, 1));
-  CHECK_EQ(table.slots().size(), 2u);  // none was added
-  CHECK_THROWS(Error, table.evict_rarer(1));
-  CHECK_EQ(table.evict_older(1), 0u);
-}
-
-TEST(uses_are_counted_up_to_the_largest_number) {
-  HashTable table(options(1));
-  const Ids ids = {5};
-  lookup(table, ids, 1, true);
-  table.touch(ids, 1);
-  const std::size_t freq = table.slot_index("freq");
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  table.write_slot(freq, ids, bytes_of(Ids{kMost}));
-  table.touch(ids, 2);
-  CHECK_EQ(read_slot<std::int64_t>(table, freq, ids), Ids{kMost});
-}
-
-TEST(slots_by_row_number) {
-  HashTable table(options(2));
-  Ids ids;
-  for (std::int64_t i = 0; i < 300; ++i) ids.push_back(i * 7919 - 1000);
-  Ids rows(ids.size());
-  Floats values(2 * ids.size());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-  table.lookup(ids, true, rows, {});
-  CHECK_EQ(table.write_slot_rows(0, rows, bytes_of(values)), ids.size());
-  CHECK_EQ(lookup(table, ids, 2), values);
-  table.erase(Ids{ids[1]});
-  const auto epoch = table.snapshot()->epoch();
-  const Ids some = {rows[2], -1, rows[1], std::numeric_limits<std::int64_t>::max(), rows[2]};
-  Floats found(2 * some.size(), -1);
-  table.read_slot_rows(0, some, std::as_writable_bytes(std::span(found)));
-  CHECK_EQ(found, (Floats{4, 5, 0, 0, 0, 0, 0, 0, 4, 5}));
-  // Of equal rows the last wins, and the change is noted.
-  CHECK_EQ(table.write_slot_rows(0, some, bytes_of(Floats{1, 1, 2, 2, 3, 3, 4, 4, 5, 5})), std::size_t{2});
-  CHECK_EQ(lookup(table, Ids{ids[2]}, 2), (Floats{5, 5}));
-  CHECK_EQ(table.changed_since(epoch).changed, Ids{ids[2]});
-  CHECK_THROWS(Error, table.write_slot_rows(0, some, bytes_of(Floats{1})));
-}
-
 TEST(changes_since_an_epoch) {
   HashTable table(options(1));
   lookup(table, {1, 2, 3, 4}, 1, true);
@@ -273,8 +175,8 @@ TEST(erasures_are_remembered_only_for_a_while) {
 
 TEST(ids_of_other_shards_are_refused_before_anything_changes) {
   TableOptions half = options(1);
-  half.slice = shard_slice(1, 2);
-  CHECK(half.slice == (BucketRange{32768, 65536, 65536}));
+  half.buckets = shard_buckets(1, 2);
+  CHECK(half.buckets == (BucketRange{32768, 65536, 65536}));
   HashTable table(half);
   const Error error = CHECK_THROWS(Error, table.insert(Ids{40000, 5}, bytes_of(Floats{1, 2})));
   CHECK(std::string(error.what()).find("id 5 lies in bucket 5, but the table holds buckets [32768, 65536)") == 0);
@@ -289,10 +191,10 @@ TEST(ids_of_other_shards_are_refused_before_anything_changes) {
 }
 
 TEST(shards_cover_all_buckets_the_larger_ones_first) {
-  CHECK(shard_slice(0, 3) == (BucketRange{0, 21846, 65536}));
-  CHECK(shard_slice(1, 3) == (BucketRange{21846, 43691, 65536}));
-  CHECK(shard_slice(2, 3) == (BucketRange{43691, 65536, 65536}));
-  CHECK_THROWS(Error, shard_slice(3, 3));
+  CHECK(shard_buckets(0, 3) == (BucketRange{0, 21846, 65536}));
+  CHECK(shard_buckets(1, 3) == (BucketRange{21846, 43691, 65536}));
+  CHECK(shard_buckets(2, 3) == (BucketRange{43691, 65536, 65536}));
+  CHECK_THROWS(Error, shard_buckets(3, 3));
 }
 
 TEST(children_share_a_table) {
@@ -369,9 +271,9 @@ TEST(senseless_tables_are_refused) {
   CHECK(refused([](TableOptions& o) { o.shape = {1ull << 62, 8}; }) == ErrorCode::kInvalidArgument);
   CHECK(refused([](TableOptions& o) { o.dtype = DType::kF4; }) == ErrorCode::kUnsupported);
   CHECK(refused([](TableOptions& o) { o.dtype = DType::kQFloat; }) == ErrorCode::kUnsupported);
-  CHECK(refused([](TableOptions& o) { o.slice = {5, 5, 65536}; }) == ErrorCode::kInvalidArgument);
-  CHECK(refused([](TableOptions& o) { o.slice = {0, 9, 8}; }) == ErrorCode::kInvalidArgument);
-  CHECK(refused([](TableOptions& o) { o.slice = {0, 0, 0}; }) == ErrorCode::kInvalidArgument);
+  CHECK(refused([](TableOptions& o) { o.buckets = {5, 5, 65536}; }) == ErrorCode::kInvalidArgument);
+  CHECK(refused([](TableOptions& o) { o.buckets = {0, 9, 8}; }) == ErrorCode::kInvalidArgument);
+  CHECK(refused([](TableOptions& o) { o.buckets = {0, 0, 0}; }) == ErrorCode::kInvalidArgument);
   CHECK(refused([](TableOptions& o) { o.page_rows = 100; }) == ErrorCode::kInvalidArgument);
   CHECK(refused([](TableOptions& o) { o.page_rows = 0; }) == ErrorCode::kInvalidArgument);
   CHECK(refused([](TableOptions& o) { o.stripes = 0; }) == ErrorCode::kInvalidArgument);
@@ -390,12 +292,12 @@ TEST(every_slice_gives_stripes_that_cover_it) {
       if (count > size) continue;
       for (std::uint64_t index = 0; index < count; ++index) {
         TableOptions part = options(1);
-        part.slice = shard_slice(index, count, size);
+        part.buckets = shard_buckets(index, count, size);
         HashTable table(part);
         const auto snapshot = table.snapshot();
-        std::uint64_t next = part.slice.begin;
+        std::uint64_t next = part.buckets.begin;
         for (std::size_t i = 0; i < snapshot->stripe_count(); ++i) {
-          const BucketRange stripe = snapshot->slice_of({i, i + 1});
+          const BucketRange stripe = snapshot->buckets_of({i, i + 1});
           CHECK_EQ(stripe.begin, next);
           CHECK(stripe.begin < stripe.end);
           CHECK_EQ(stripe.size, size);
@@ -406,10 +308,8 @@ TEST(every_slice_gives_stripes_that_cover_it) {
             CHECK(produced<std::int64_t>(*table.snapshot()->ids(0, {i, i + 1}), 8).back() == id[0]);
           }
         }
-        CHECK_EQ(next, part.slice.end);
+        CHECK_EQ(next, part.buckets.end);
       }
     }
   }
 }
-
-RUN_TESTS()
