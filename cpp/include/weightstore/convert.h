@@ -1,6 +1,6 @@
 #pragma once
 
-// From one file to another, without the model in memory.
+// Converts a file to another format. The tensors are streamed, so a model may be larger than the memory.
 
 #include <cstddef>
 #include <filesystem>
@@ -10,22 +10,25 @@
 
 namespace weightstore {
 
-// Everything that a file holds, ready to be written in another format.
+// The contents of a file, prepared for writing in another format.
 struct Conversion {
-  Writer contents;                            // reads the source as it is written; keeps its files open
-  BurnCompat burn_compat = BurnCompat::k020;  // the dialect of a Burnpack source
-  std::size_t dropped_param_ids = 0;          // SafeTensors cannot hold them
+  Writer contents;                            // reads the source while it is written; keeps the source's files open
+  BurnCompat burn_compat = BurnCompat::k020;  // TensorTable::dialect() of a Burnpack source; 0.20 at least
+  std::size_t dropped_param_ids = 0;          // parameter ids that the target format cannot hold
 };
 
-// Tensors in the order of their data, ids, metadata, scalars, and the checksums that the source records.
-// docs/formats.md, "Conversion", says what becomes of metadata that describe files or formats. Types that only differ
-// in name (Flex32 and F32, one-byte booleans) are renamed for SafeTensors. When `source` was opened to be verified,
-// writing a damaged tensor throws Error(kCorrupt). Throws Error(kInvalidArgument) for scalars and types that `target`
-// cannot hold.
+// Plans a conversion of all tensors in the order of their data, with their parameter ids, metadata, scalars and
+// recorded checksums. The section "Conversion" of docs/formats.md says what happens to metadata that describes files or
+// formats. For SafeTensors, types with the same bytes under another name (Flex32 as F32, BoolU8 as BOOL) are renamed.
+//
+// Throws Error(kInvalidArgument) for types, scalars and typed metadata that `target` cannot hold, and Error(kLimit) as
+// Reader::check_expansion() does. If `source` was opened with verification, writing a damaged tensor throws
+// Error(kCorrupt).
 Conversion plan_conversion(const Reader& source, Format target);
 
-// Writes what `source` holds to `target`, in the format of its ending. `options` as for Writer::write_file(), except
-// that the order of tensors and the dialect are the source's. A source that is given by its path is verified.
+// Converts `source` to the format that the ending of `target` names, and writes it as Writer::write_file() does.
+// Tensors keep the order of the source, and Burnpack files the Burn release of the source: options.order and
+// options.burn_compat are ignored. A source that is given as a path is opened with Verify::kLazy.
 void convert_file(const std::filesystem::path& source, const std::filesystem::path& target,
                   const WriteOptions& options = {});
 void convert_file(const Reader& source, const std::filesystem::path& target, const WriteOptions& options = {});

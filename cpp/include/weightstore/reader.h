@@ -1,12 +1,13 @@
 #pragma once
 
-// Reads tensors from a file, a set of shards, or memory.
+// Reads tensors from a file, from a set of shards, or from memory.
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,105 +21,117 @@ namespace weightstore {
 class ByteProducer;  // byte_producer.h
 struct NameHooks;    // rename.h
 
-// One dimension of a strided selection: `count` elements from `start`, `step` apart (any sign but 0).
+// One dimension of a strided selection: `count` elements, the first at `start`, each `step` after the one before it.
+// `step` may be negative but not 0.
 struct SliceDim {
   std::uint64_t start = 0;
   std::int64_t step = 1;
   std::uint64_t count = 0;
 };
 
-// Immutable and thread-safe. Cheap to copy: copies share the open file and the parsed header.
+// An open file whose header has been parsed. Immutable and thread-safe. Cheap to copy: copies share the open file and
+// the header.
 class Reader {
  public:
-  // Opens a SafeTensors, Burnpack or .pt file, or the index of a set of SafeTensors shards. Reads headers only. Throws
-  // Error with the path: kIo, kUnsupported (another kind of file, or another than check_name() allows), kCorrupt,
-  // kLimit.
+  // Opens a file of any format that the library knows (format.h), or the index of a set of SafeTensors shards. Reads
+  // only headers, unless options.verify is Verify::kFull. Throws Error with the path: kIo; kUnsupported when no
+  // format is recognised or check_name() refuses the name; kCorrupt; kLimit; kConflict when other processes keep
+  // replacing the set.
   static Reader open(const std::filesystem::path& path, const ReadOptions& options = {});
 
-  // SafeTensors files that belong together, as one: no two may have a tensor of the same name.
+  // Opens several SafeTensors files as one model. No two files may have a tensor of the same name.
   static Reader open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options = {});
 
-  // The same over any source; name() counts as its path. An index cannot be opened this way.
+  // Opens a file in any source. check_name() and errors use source->name() as the path. An index cannot be opened this
+  // way, because the shards are found by its path.
   static Reader open(std::shared_ptr<const ByteSource> source, const ReadOptions& options = {});
 
-  // Static data, such as a file linked into the program: views point into it and it is never copied or freed.
+  // Opens a file in static memory, for example one that is linked into the program. Views point into that memory, which
+  // must stay valid.
   static Reader from_static(ConstBytes bytes, const ReadOptions& options = {});
 
-  // The same file under other names, without the tensors that are not kept; shares what is open and reads nothing.
-  // Metadata and scalars stay, and checksums follow their tensors. Throws Error(kInvalidArgument) naming two tensors
-  // that would have the same name.
+  // The same file with other names for its tensors, and without the tensors that the hooks do not keep. Shares the open
+  // file and reads no data. Metadata and scalars stay as they are; the checksums are recorded under the new names.
+  // Throws Error(kInvalidArgument) that names two tensors which would get the same name.
   Reader renamed(const NameHooks& hooks) const;
 
   Format format() const;
   const TensorTable& table() const;
+  // For messages: the path of the file, or ByteSource::name() of another source. Empty for a set of several files.
+  std::string file_name() const;
 
-  // The tensor's bytes without a copy, kept alive by the view whatever happens to the Reader; nullopt when the source
-  // is not in memory or mapped.
+  // The bytes of a tensor without a copy. The view keeps them alive, even after the Reader is destroyed. nullopt when
+  // the source is neither memory nor a mapped file, or when the tensor's elements have to be gathered or inflated.
   std::optional<SharedBytes> view(std::size_t tensor) const;
 
-  // Copy-on-write memory over the same bytes: may be written to, the file stays as it is. Views of one Reader share
-  // their changes. nullopt when the source cannot do that.
+  // The bytes of a tensor as copy-on-write memory: the caller may write to it, and the file does not change. All
+  // private views of one Reader share what is written. nullopt when the source cannot do that.
   std::optional<SharedMutableBytes> private_view(std::size_t tensor) const;
 
-  // Copies a whole tensor; `out` must have its size.
+  // Copies a whole tensor. `out` must have the size of the tensor.
   void read(std::size_t tensor, MutableBytes out) const;
   // Copies `out.size()` bytes from byte `offset` of a tensor.
   void read_range(std::size_t tensor, std::uint64_t offset, MutableBytes out) const;
-  // Copies a strided selection in row-major order, reading little more than it needs. `dims` has one entry a dimension;
-  // `out` has the size of the selection. A last dimension of elements smaller than a byte must be taken whole. Asks
-  // check_expansion() for the size of the selection.
+  // Copies a strided selection of a tensor, in row-major order. Reads little more than the selection. `dims` has one
+  // entry for each dimension, and `out` has the size of the selection. If elements are smaller than a byte, the
+  // selection must contain the whole last dimension. Throws as check_expansion() does for the size of the selection.
   void read_slice(std::size_t tensor, std::span<const SliceDim> dims, MutableBytes out) const;
 
   struct Request {
     std::size_t tensor;
-    MutableBytes out;  // of the tensor's size
+    MutableBytes out;  // has the size of the tensor
   };
-  // Copies many tensors with several threads. On error the contents of the outputs are undefined.
+  // Copies many tensors with several threads. Throws Error(kInvalidArgument) when outputs overlap. After an error the
+  // contents of the outputs are undefined.
   void read_many(std::span<const Request> requests, const Progress& progress = {}) const;
 
-  // Copies tensors into new, 64-byte aligned memory that is independent of the file. Small tensors share an allocation
-  // (64 MiB at most), which lives as long as any of them. Throws Error(kMemory), before any memory is touched, when all
-  // of them together need more than is available.
+  // Copies tensors into new memory, which is independent of the file. Each tensor is aligned to 64 bytes. Small tensors
+  // share allocations of up to 64 MiB; an allocation lives as long as any of its tensors. Before anything is allocated,
+  // the call throws as check_expansion() does, and throws Error(kMemory) when the tensors together need more memory
+  // than is available.
   std::vector<SharedMutableBytes> load(std::span<const std::size_t> tensors, const Progress& progress = {}) const;
 
-  // The tensor's bytes for a Writer, read as they are written. They are compared with the checksum on their way when
-  // the file was opened to be verified: the last fill() of a damaged tensor throws Error(kCorrupt). Keeps the file
-  // open.
+  // The bytes of a tensor for a Writer, which reads them while it writes. The producer keeps the file open. If the file
+  // was opened with verification, the producer compares the checksum on the way: a fill() of a damaged tensor, at the
+  // latest the last one, throws Error(kCorrupt).
   std::shared_ptr<ByteProducer> producer(std::size_t tensor) const;
 
-  // The crc32c that the file records for each tensor, by number, however it was opened; empty when it records none. The
-  // checksums of a .pt file are about its storages, and not among them. Throws Error(kCorrupt) when the record is
-  // damaged.
+  // The crc32c of each tensor, by number, as the metadata of the file records it; empty when there is no such record.
+  // Does not depend on ReadOptions::verify. The checksums of a ZIP archive (.pt, .npz) are not among them, because they
+  // cover storages or archive members, not tensors. Throws Error(kCorrupt) when the record is damaged.
   std::vector<std::optional<std::uint32_t>> recorded_checksums() const;
 
-  // Compares a tensor's checksum with `bytes`, which somebody read from the sources; once it was right it is not
-  // compared again. Passes when the file has no checksum for the tensor, or was opened with Verify::kOff.
+  // For callers that read a tensor from table().sources() themselves: compares the checksum of the tensor with `bytes`.
+  // Throws Error(kCorrupt) when they differ. A tensor whose checksum was right once is not compared again. In a .pt or
+  // .npz file the checksum covers a whole storage or archive member; the call then reads that from the file and does
+  // not use `bytes`. Does nothing when the file has no checksum for the tensor, or was opened with Verify::kOff.
   void check(std::size_t tensor, ConstBytes bytes) const;
 
-  // True when the tensor is compared with a checksum as it is read: the file has one, and was opened to be verified.
+  // True when reading the tensor compares a checksum: the file has a checksum for it, and was opened with verification.
   bool has_checksum(std::size_t tensor) const;
 
-  // Throws Error(kLimit) when so many bytes of tensors are out of all proportion to the file that holds them: a .pt
-  // file may show one byte as a terabyte. load() and read_slice() ask by themselves; ask before you allocate memory for
-  // a tensor or a slice.
+  // Throws Error(kLimit) when this many bytes of tensors are more than a caller may copy out of the file at once
+  // (Limits::expanded_bytes). A small hostile file can describe huge tensors: a tensor of a .pt file may repeat one
+  // byte of the file a trillion times, and an archive may compress its data. Call this before you allocate memory for a
+  // tensor or a slice. load() and read_slice() call it themselves.
   void check_expansion(std::uint64_t bytes) const;
 
-  // Compares every checksum the file carries with its bytes; returns how many there were. Throws Error(kCorrupt) naming
-  // the first tensor that differs.
+  // Compares all checksums of the file, also those that were compared before, and returns their number. Throws
+  // Error(kCorrupt) that names a tensor, storage or archive member whose bytes differ.
   std::size_t verify_all(const Progress& progress = {}) const;
 
-  // The tensors that verify_all() cannot check, because the file has no checksum for them. The tensors of a .pt file
-  // share the checksums of their storages; one without bytes needs none.
+  // The numbers of the tensors that no checksum of the file covers, so that verify_all() cannot check them. In a .pt
+  // file a tensor is covered by the checksum of its storage, and a tensor without bytes needs no checksum.
   std::vector<std::size_t> without_checksum() const;
 
  private:
   struct State;
   class VerifiedBytes;
   explicit Reader(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  static Reader open_as(Format format, std::shared_ptr<const ByteSource> source, const ReadOptions& options);
   static Reader finish_open(std::shared_ptr<State> state);
-  // `fresh` is memory that holds all outputs and has not been written to, if they lie in such.
+  // `fresh` is the memory that holds all outputs if that memory is new and has never been written to; otherwise empty.
   void read_all(std::span<const Request> requests, std::span<const MutableBytes> fresh, const Progress& progress) const;
-  std::size_t verify_storages(const Progress& progress) const;
 
   std::shared_ptr<const State> state_;
 };

@@ -1,13 +1,14 @@
 #pragma once
 
-// Other names for the tensors of a file, and fewer tensors: for programs that call things differently than the file.
+// Renames and filters the tensors of an open file, for programs that use other names than the file does.
 //
 //   ws::NameHooks hooks;
 //   hooks.keep = [](const ws::TensorInfo& tensor) { return tensor.name.starts_with("encoder."); };
 //   hooks.rename = [](std::string_view name) { return std::string(name.substr(8)); };
 //   const ws::Reader encoder = ws::Reader::open("model.safetensors").renamed(hooks);
 //
-// What comes out is a Reader like any other: it views, reads and loads by the new names, and convert_file() writes it.
+// The result is an ordinary Reader. It views, reads and loads tensors by their new names, and convert_file() can write
+// it.
 
 #include <functional>
 #include <string>
@@ -18,11 +19,12 @@
 
 namespace weightstore {
 
-// Called once for every tensor, in the order of the data, by Reader::renamed(); what they throw goes to its caller.
+// Reader::renamed() calls the hooks for the tensors in the order of their data: `keep` for every tensor, `rename` for
+// every tensor that is kept. An exception that a hook throws passes through renamed().
 struct NameHooks {
-  // Whether a tensor stays. It has the file's name here. Null: all of them stay.
+  // True for a tensor to keep. `tensor` still has its name in the file. Null keeps all tensors.
   std::function<bool(const TensorInfo& tensor)> keep;
-  // The new name of a tensor that stays. Null: the file's.
+  // The new name of a tensor, given its name in the file. Null keeps all names.
   std::function<std::string(std::string_view name)> rename;
 };
 

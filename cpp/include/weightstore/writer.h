@@ -17,54 +17,56 @@
 
 namespace weightstore {
 
-namespace io {
-class FileOps;
-}
-
 struct WriteOptions {
-  bool durable = true;    // sync file and directory: what was written survives a power failure once we return
-  bool overwrite = true;  // false: Error(kConflict) when the target exists, also when it appears meanwhile
-  // Keep a crc32c of every tensor in the metadata, computed while writing. SafeTensors metadata without a `format` then
-  // gets `format: pt`, which Hugging Face's loaders ask for wherever there is metadata.
+  bool durable = true;    // sync the file and its directory, so that the file survives a power failure after the call
+  bool overwrite = true;  // false: Error(kConflict) when the target exists, or appears during the call
+  // Computes a crc32c of every tensor while it is written, and stores the checksums in the metadata. If SafeTensors
+  // metadata has no entry `format`, the writer adds `format: pt`: Hugging Face's loaders require the entry in files
+  // that have metadata.
   bool checksums = false;
   BurnCompat burn_compat = BurnCompat::k020;
   TensorOrder order = TensorOrder::kCanonical;
   Progress progress{};
-  io::FileOps* file_ops = nullptr;  // the operating system unless a test puts another in its place
 };
 
-// Writes its contents as often as wanted (as long as the producers can be filled again). Nothing is read from a
-// producer before a write_...() call reaches it, and at most a few blocks of it are in memory at a time.
-// Thread-compatible.
+// Writes its contents to files or memory, any number of times if the producers can be filled more than once. A write
+// reads each producer only when it reaches that tensor, and needs a few buffers of 4 MiB, however large the tensors
+// are. Used by one thread at a time.
 class Writer : public FileContents {
  public:
-  // Writes the format that the path's ending names: `.safetensors` or `.bpk`. The file appears under its name only when
-  // it is whole; until then, and after an error, what was there stays. A symlink is followed to its target. Throws
-  // kInvalidArgument or kLimit before anything is written when the contents cannot be a valid file.
+  // Writes a file in the given format, or in the format that the ending of the path names: `.safetensors` or `.bpk`.
+  // The file appears under its name only when it is complete; until then an older file of that name stays unchanged. If
+  // the path is a symlink, its target is replaced.
+  //
+  // Throws Error(kInvalidArgument, kUnsupported or kLimit) before anything is written when the contents cannot be a
+  // valid file, or check_name() does not allow the name for the format. After an error the older file is still there,
+  // unless only the last step failed, the sync of the directory.
   void write_file(const std::filesystem::path& path, const WriteOptions& options = {}) const;
   void write_file(const std::filesystem::path& path, Format format, const WriteOptions& options = {}) const;
 
-  // The same bytes in memory.
+  // Returns the bytes that write_file() would write.
   std::vector<std::byte> write_bytes(Format format, const WriteOptions& options = {}) const;
 
-  // Writes SafeTensors: one file at `path`, or, when the tensors have more than `max_shard_bytes`, shards whose index
-  // is
-  // `<path without .safetensors>.safetensors.index.json`. Whichever of the two was there before is replaced: once the
-  // new form is complete the other is removed; a set only when all its shards have names such as write_shards() gives.
-  // Without options.overwrite either is a conflict. Returns the shards' names; none when it is one file.
+  // Writes SafeTensors: one file at `path` if the tensors have at most `max_shard_bytes`, otherwise a set of shards
+  // whose index is `<path without .safetensors>.safetensors.index.json`. Returns the names of the shards; none for one
+  // file.
+  //
+  // The new file or set replaces an older file or set of the same name. When the new one is complete, the call removes
+  // the older one if it has the other form. It leaves a set alone if write_shards() would not have given the names of
+  // all its shards. Without options.overwrite, an older file or set is an Error(kConflict).
   std::vector<std::string> write_file_or_shards(const std::filesystem::path& path, std::uint64_t max_shard_bytes,
                                                 const WriteOptions& options = {}) const;
 
-  // Writes SafeTensors shards of at most `max_shard_bytes` of data each (a larger tensor gets its own) beside
-  // `index_path`, which ends in ".safetensors.index.json": with base name "model" the shards are
-  // model-00001-of-00003.safetensors and so on. Tensors are taken in the order of addition. Metadata goes to the index.
-  // Returns the shards' names.
+  // Writes a set of SafeTensors shards and their index. `index_path` ends in ".safetensors.index.json". The shards are
+  // beside the index: for model.safetensors.index.json they are model-00001-of-00003.safetensors and so on. Each shard
+  // gets tensors in the order of addition, up to `max_shard_bytes` of data; a larger tensor gets a shard of its own.
+  // Metadata goes to the index. Returns the names of the shards.
   //
-  // A set that replaces another gets names with a random id, model-1a2b3c4d-00001-of-00003.safetensors. Every new shard
-  // is complete, synced and closed before the new index replaces the old one, which is the commit; then the shards that
-  // the old index named are removed, if they have such names as this function gives. So the index always leads to the
-  // old set or to the new one, whole. A failure before the commit leaves the old set and removes the new shards. An old
-  // shard that cannot be removed is no error; the next save of the set removes it.
+  // A set that replaces another gets names with a random id, such as model-1a2b3c4d-00001-of-00003.safetensors. All new
+  // shards are complete, closed and (if durable) synced before the new index replaces the old one. This is the commit:
+  // a reader finds the old set or the new set, complete. After the commit, the call removes the shards that the old
+  // index names, if this function would have given their names. A failure before the commit leaves the old set and
+  // removes the new shards. An old shard that cannot be removed is not an error; the next save of the set removes it.
   std::vector<std::string> write_shards(const std::filesystem::path& index_path, std::uint64_t max_shard_bytes,
                                         const WriteOptions& options = {}) const;
 };

@@ -16,12 +16,12 @@ std::string padded(std::uint64_t n, std::size_t width) {
 
 }  // namespace
 
-std::string slice_text(const BucketRange& slice) {
-  const std::string size = std::to_string(slice.size);
-  return padded(slice.begin, size.size()) + "@" + padded(slice.end, size.size()) + "@" + size;
+std::string bucket_range_text(const BucketRange& buckets) {
+  const std::string size = std::to_string(buckets.size);
+  return padded(buckets.begin, size.size()) + "@" + padded(buckets.end, size.size()) + "@" + size;
 }
 
-std::optional<BucketRange> slice_from_text(std::string_view text, char separator) {
+std::optional<BucketRange> bucket_range_from_text(std::string_view text, char separator) {
   std::array<std::uint64_t, 3> numbers{};
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -31,29 +31,29 @@ std::optional<BucketRange> slice_from_text(std::string_view text, char separator
     if (result.ec != std::errc()) return std::nullopt;
     at = result.ptr;
   }
-  const BucketRange slice{numbers[0], numbers[1], numbers[2]};
-  if (at != end || slice.size == 0 || slice.begin > slice.end || slice.end > slice.size) return std::nullopt;
-  return slice;
+  const BucketRange buckets{numbers[0], numbers[1], numbers[2]};
+  if (at != end || buckets.size == 0 || buckets.begin > buckets.end || buckets.end > buckets.size) return std::nullopt;
+  return buckets;
 }
 
-std::string slice_key(const BucketRange& slice) {
-  return std::to_string(slice.begin) + "-" + std::to_string(slice.end) + "-" + std::to_string(slice.size);
+std::string bucket_range_key(const BucketRange& buckets) {
+  return std::to_string(buckets.begin) + "-" + std::to_string(buckets.end) + "-" + std::to_string(buckets.size);
 }
 
-std::optional<BucketRange> slice_from_key(std::string_view text) {
-  const auto slice = slice_from_text(text, '-');
-  // Only as it is written: leading zeros would be another name.
-  return slice && slice_key(*slice) == text ? slice : std::nullopt;
+std::optional<BucketRange> bucket_range_from_key(std::string_view text) {
+  const auto buckets = bucket_range_from_text(text, '-');
+  // Only as bucket_range_key() writes it: with leading zeros it would be another name.
+  return buckets && bucket_range_key(*buckets) == text ? buckets : std::nullopt;
 }
 
-BucketRange as_slice(const Value& value, std::string_view what) {
+BucketRange as_bucket_range(const Value& value, std::string_view what) {
   const auto* list = value.get_if<Value::List>();
   if (list == nullptr || list->size() != 3) fail_field(what);
-  const BucketRange slice{as_uint((*list)[0], what), as_uint((*list)[1], what), as_uint((*list)[2], what)};
-  if (slice.size == 0 || slice.begin > slice.end || slice.end > slice.size) fail_field(what);
-  return slice;
+  const BucketRange buckets{as_uint((*list)[0], what), as_uint((*list)[1], what), as_uint((*list)[2], what)};
+  if (buckets.size == 0 || buckets.begin > buckets.end || buckets.end > buckets.size) fail_field(what);
+  return buckets;
 }
 
-Value slice_value(const BucketRange& slice) { return Value::List{slice.begin, slice.end, slice.size}; }
+Value bucket_range_value(const BucketRange& buckets) { return Value::List{buckets.begin, buckets.end, buckets.size}; }
 
 }  // namespace weightstore

@@ -1,6 +1,6 @@
 #pragma once
 
-// Slices of a table as names of files and blocks and JSON documents spell them.
+// How names of blocks and JSON documents spell a bucket range. On disk it is called a slice.
 
 #include <optional>
 #include <string>
@@ -12,20 +12,20 @@
 namespace weightstore {
 
 // "00000@32768@65536": begin, end and size, padded to the width of size.
-std::string slice_text(const BucketRange& slice);
+std::string bucket_range_text(const BucketRange& buckets);
 
-// The inverse, with or without padding; nullopt for what is not a slice inside [0, size).
-std::optional<BucketRange> slice_from_text(std::string_view text, char separator = '@');
+// The inverse, with or without padding. nullopt for text that is no bucket range, or one outside [0, size).
+std::optional<BucketRange> bucket_range_from_text(std::string_view text, char separator = '@');
 
-// "0-1024-65536", which follows behind a slash; and back, nullopt for anything else.
-std::string slice_key(const BucketRange& slice);
-std::optional<BucketRange> slice_from_key(std::string_view text);
+// "0-1024-65536", the end of the name of a block in the plain layout. The inverse gives nullopt for any other text.
+std::string bucket_range_key(const BucketRange& buckets);
+std::optional<BucketRange> bucket_range_from_key(std::string_view text);
 
-// [begin, end, size] of a JSON document; Error(kCorrupt) naming `what` for anything else. And back.
-BucketRange as_slice(const Value& value, std::string_view what);
-Value slice_value(const BucketRange& slice);
+// From [begin, end, size] of a JSON document; throws Error(kCorrupt) that names `what` for anything else. And back.
+BucketRange as_bucket_range(const Value& value, std::string_view what);
+Value bucket_range_value(const BucketRange& buckets);
 
-// True unless no id can be in both. Slices of different sizes cut the ids in unrelated ways.
+// False when no id can be in both. Ranges of different numbers of buckets may always share ids.
 inline bool may_share_ids(const BucketRange& a, const BucketRange& b) {
   return a.size != b.size || (a.begin < b.end && b.begin < a.end);
 }

@@ -1,5 +1,6 @@
 #include "file/checksum_table.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/name_order.h"
@@ -9,6 +10,27 @@
 
 namespace weightstore {
 namespace {
+
+constexpr std::uint64_t kChunkBytes = 1u << 20;  // what is read at a time without a mapping
+
+const ByteSource& source_of(const TensorTable& table, std::size_t tensor) {
+  return *table.sources()[table.source_of(tensor)];
+}
+
+std::uint32_t compute(const TensorTable& table, std::size_t tensor) {
+  const ByteSource& source = source_of(table, tensor);
+  const std::uint64_t begin = table.begin(tensor);
+  const std::uint64_t size = table.nbytes(tensor);
+  if (const auto view = source.view(begin, size)) return crc32c(view->bytes);
+  std::vector<std::byte> chunk(static_cast<std::size_t>(std::min(size, kChunkBytes)));
+  std::uint32_t crc = 0;
+  for (std::uint64_t done = 0; done < size; done += chunk.size()) {
+    chunk.resize(static_cast<std::size_t>(std::min(size - done, kChunkBytes)));
+    source.read_at(begin + done, chunk);
+    crc = crc32c(chunk, crc);
+  }
+  return crc;
+}
 
 std::string hex8(std::uint32_t n) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -40,9 +62,9 @@ void ChecksumTable::add(const ChecksumEntry& entry, const TensorTable& table) tr
     if (known.present) cursor.fail("duplicate checksum of tensor '" + printable(name) + "'");
     known.crc = crc;
     known.present = true;
-    ++count_;
   }
   cursor.expect_end();
+  is_recorded_ = true;
 } catch (const Error& error) {
   throw Error(ErrorCode::kCorrupt, std::string("metadata entry '") + kChecksumKey + "': " + error.what());
 }
@@ -52,14 +74,57 @@ std::optional<std::uint32_t> ChecksumTable::expected(std::size_t tensor) const {
   return entries_[tensor].crc;
 }
 
-bool ChecksumTable::needs_check(std::size_t tensor) const {
+void ChecksumTable::accept(std::size_t tensor) const {
+  entries_[tensor].checked.store(true, std::memory_order_relaxed);
+}
+
+bool ChecksumTable::covers(const TensorTable&, std::size_t tensor) const { return entries_[tensor].present; }
+
+bool ChecksumTable::needs_check(const TensorTable&, std::size_t tensor) const {
   return entries_[tensor].present && !entries_[tensor].checked.load(std::memory_order_relaxed);
 }
 
-void ChecksumTable::check(std::size_t tensor, std::uint32_t found) const {
-  Entry& entry = entries_[tensor];
-  if (found != entry.crc) throw wrong_checksum(found, entry.crc);
-  entry.checked.store(true, std::memory_order_relaxed);
+void ChecksumTable::check(const TensorTable& table, std::size_t tensor, const ConstBytes* bytes) const {
+  if (!needs_check(table, tensor)) return;
+  compare(table, tensor, bytes != nullptr ? crc32c(*bytes) : compute(table, tensor));
+}
+
+bool ChecksumTable::is_whole_section(const TensorTable&, std::size_t) const { return true; }
+
+std::uint32_t ChecksumTable::extend(ConstBytes bytes, std::uint32_t crc) const { return crc32c(bytes, crc); }
+
+void ChecksumTable::compare(const TensorTable&, std::size_t tensor, std::uint32_t crc) const {
+  if (crc != entries_[tensor].crc) throw wrong_checksum(crc, entries_[tensor].crc);
+  accept(tensor);
+}
+
+void ChecksumTable::require_all(const TensorTable& table) const {
+  if (!is_recorded_) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        "the file carries no checksums to verify; write it with checksums, or open it without full verification");
+  }
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (entries_[i].present) continue;
+    throw Error(ErrorCode::kCorrupt,
+                "the file has checksums, but none for it; its name was damaged, or it was added later")
+        .in_tensor(table.name(i))
+        .in_file(source_of(table, i).name());
+  }
+}
+
+std::vector<Checksums::Section> ChecksumTable::sections(const TensorTable& table) const {
+  std::vector<Section> sections;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (entries_[i].present) sections.push_back({i, table.nbytes(i), table.name(i)});
+  }
+  return sections;
+}
+
+void ChecksumTable::check_section(const TensorTable& table, std::size_t tensor) const try {
+  compare(table, tensor, compute(table, tensor));
+} catch (Error& error) {
+  throw error.in_tensor(table.name(tensor)).in_file(source_of(table, tensor).name());
 }
 
 Error wrong_checksum(std::uint32_t found, std::uint32_t expected) {

@@ -1,6 +1,7 @@
 #pragma once
 
-// The checksums a file carries about its tensors: one metadata entry of JSON text, name to eight hexadecimal digits.
+// The checksums that weightstore stores in the metadata of a file: an entry of JSON text that maps the name of each
+// tensor to eight hexadecimal digits.
 
 #include <atomic>
 #include <cstdint>
@@ -11,34 +12,43 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/checksums.h"
 #include "weightstore/error.h"
 #include "weightstore/tensor.h"
 
 namespace weightstore {
 
-// The text of one metadata entry, and the source whose tensors it speaks for: a shard's entry says nothing about the
-// tensors of other shards. An entry of a whole set has no source.
+// The text of a metadata entry. The entry of a shard is only about the tensors of that shard: `source` is its source.
+// The entry of a file or of the index of a set has no `source`, and is about all tensors.
 struct ChecksumEntry {
   std::string text;
   std::optional<std::uint32_t> source;
 };
 
-// Built while a file is opened; from then on thread-safe. It remembers which tensors were found right, so that each is
-// checked once.
-class ChecksumTable {
+// Checksums whose sections are tensors. The reader calls add() before it shares the table with other threads.
+// Afterwards only the marks of compared tensors change, and the table is thread-safe.
+class ChecksumTable final : public Checksums {
  public:
   explicit ChecksumTable(std::size_t tensors);
 
-  // Takes an entry. Names that its source does not have are passed over: a tool that dropped a tensor need not know of
-  // us. Throws Error(kCorrupt) when it is not what we write.
+  // Adds the checksums of an entry. Ignores names of tensors that do not exist: another tool may have removed a tensor
+  // and kept the metadata. Throws Error(kCorrupt) for an entry that weightstore does not write.
   void add(const ChecksumEntry& entry, const TensorTable& table);
 
-  std::size_t count() const { return count_; }
+  // The checksum of a tensor; nullopt when there is none.
   std::optional<std::uint32_t> expected(std::size_t tensor) const;
-  bool needs_check(std::size_t tensor) const;
+  // Marks a tensor as compared and right, when the caller knows that.
+  void accept(std::size_t tensor) const;
 
-  // Compares and remembers. Throws Error(kCorrupt) naming both values.
-  void check(std::size_t tensor, std::uint32_t found) const;
+  bool covers(const TensorTable& table, std::size_t tensor) const override;
+  bool needs_check(const TensorTable& table, std::size_t tensor) const override;
+  void check(const TensorTable& table, std::size_t tensor, const ConstBytes* bytes) const override;
+  bool is_whole_section(const TensorTable& table, std::size_t tensor) const override;
+  std::uint32_t extend(ConstBytes bytes, std::uint32_t crc) const override;
+  void compare(const TensorTable& table, std::size_t tensor, std::uint32_t crc) const override;
+  void require_all(const TensorTable& table) const override;
+  std::vector<Section> sections(const TensorTable& table) const override;
+  void check_section(const TensorTable& table, std::size_t tensor) const override;
 
  private:
   struct Entry {
@@ -47,13 +57,13 @@ class ChecksumTable {
     std::atomic<bool> checked{false};
   };
   std::unique_ptr<Entry[]> entries_;
-  std::size_t count_ = 0;
+  bool is_recorded_ = false;  // the file has an entry, even if the entry is empty
 };
 
-// kCorrupt, naming both values.
+// An Error(kCorrupt) with both checksums.
 Error wrong_checksum(std::uint32_t found, std::uint32_t expected);
 
-// The entry's text for tensors with these names and checksums, sorted by name.
+// The text of an entry for tensors with these names and checksums. The entry is sorted by name.
 std::string checksum_entry(std::span<const std::string_view> names, std::span<const std::uint32_t> crcs);
 
 }  // namespace weightstore

@@ -8,6 +8,7 @@
 
 #include "base/metadata_keys.h"
 #include "file/table_entry.h"
+#include "formats/registry.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
 
@@ -15,13 +16,18 @@ namespace weightstore {
 namespace {
 
 // The type under which `target` holds the same bytes. Throws when it has none.
-DType stored_type(DType dtype, Format target) {
-  const bool burnpack = target == Format::kBurnpack;
-  if (!burnpack && dtype == DType::kFlex32) return DType::kF32;
-  if (!burnpack && dtype == DType::kBoolU8) return DType::kBool;
-  if (burnpack ? in_burnpack(dtype) : in_safetensors(dtype)) return dtype;
+DType stored_type(DType dtype, const FormatSpec& target) {
+  if (const auto stored = target.stored_as(dtype)) return *stored;
   throw Error(ErrorCode::kInvalidArgument, "its type " + std::string(name_of(dtype)) + " does not exist in " +
-                                               (burnpack ? "Burnpack" : "SafeTensors") + "; change its type first");
+                                               std::string(target.title) + "; change its type first");
+}
+
+void check_scalars(const ScalarMap& scalars, const FormatSpec& target) {
+  if (target.has_scalars || scalars.size() == 0) return;
+  const auto holds_scalars = [](const FormatSpec& spec) { return spec.has_scalars && spec.plan != nullptr; };
+  throw Error(ErrorCode::kInvalidArgument, "the source has " + std::to_string(scalars.size()) + " scalars, such as '" +
+                                               printable(scalars.name(0)) + "', which " + std::string(target.title) +
+                                               " cannot hold; write a " + endings_of(holds_scalars) + " file instead");
 }
 
 BurnCompat compat_of(const TensorTable& table) {
@@ -29,25 +35,23 @@ BurnCompat compat_of(const TensorTable& table) {
   return table.dialect() == "0.22" ? BurnCompat::k022 : BurnCompat::k020;
 }
 
-// What `target` shall say under `format`, given what the source says; nullopt to say nothing. Between SafeTensors files
-// and sets the entry stays as it is. Burn's stores say "burnpack", or nothing, where Hugging Face's loaders need "pt";
-// and so that SafeTensors metadata without the entry come back from a Burnpack file as they were, they are marked
-// there.
-std::optional<std::string_view> format_entry(const Reader& source, Format target, bool other_metadata) {
+// What `target` shall say under `format`, given what the source says; nullopt to say nothing. Between formats that
+// both name a framework there, or both do not, the entry stays as it is. Burn's stores say "burnpack", or nothing,
+// where Hugging Face's loaders need "pt"; and so that SafeTensors metadata without the entry come back from a Burnpack
+// file as they were, they are marked there.
+std::optional<std::string_view> format_entry(const Reader& source, const FormatSpec& target, bool other_metadata) {
   const auto said = source.table().metadata().find(kFormatKey);
-  const bool from_burnpack = source.format() == Format::kBurnpack;
-  const bool to_burnpack = target == Format::kBurnpack;
-  if (from_burnpack == to_burnpack) return said;
-  if (to_burnpack) return !said && other_metadata ? kFormatSafetensors : said;
+  if (spec_of(source.format()).names_framework == target.names_framework) return said;
+  if (!target.names_framework) return !said && other_metadata ? kFormatSafetensors : said;
   if (said == kFormatSafetensors) return std::nullopt;
   if (said == kFormatBurnpack || (!said && other_metadata)) return kFormatPt;
   return said;
 }
 
 // Without the checksums, which the tensors bring along.
-TextMap metadata_of(const Reader& source, Format target, bool checksums) {
+TextMap metadata_of(const Reader& source, const FormatSpec& target, bool checksums) {
   const TextMap& metadata = source.table().metadata();
-  const bool is_set = source.format() == Format::kSafetensorsIndex;
+  const bool is_set = spec_of(source.format()).is_index;
   const auto tables = table_entry_for(metadata, source.table());
   const bool foreign_tables = !find_table_entry(metadata);
   TextMap result;
@@ -70,10 +74,11 @@ TextMap metadata_of(const Reader& source, Format target, bool checksums) {
 
 Conversion plan_conversion(const Reader& source, Format target) try {
   const TensorTable& table = source.table();
-  if (target != Format::kBurnpack && table.scalars().size() != 0) {
-    throw Error(ErrorCode::kInvalidArgument, "the source has " + std::to_string(table.scalars().size()) +
-                                                 " scalars, such as '" + printable(table.scalars().name(0)) +
-                                                 "', which SafeTensors cannot hold; write a .bpk file instead");
+  const FormatSpec& spec = spec_of(target);
+  check_scalars(table.scalars(), spec);
+  if (table.typed_metadata() != nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the source has metadata that are more than text, which " + std::string(spec.title) + " cannot hold");
   }
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < table.size(); ++i) total += std::min(table.nbytes(i), ~total);
@@ -85,7 +90,7 @@ Conversion plan_conversion(const Reader& source, Format target) try {
     TensorInfo info = table[i];
     NewTensor tensor;
     try {
-      tensor.dtype = stored_type(info.dtype, target);
+      tensor.dtype = stored_type(info.dtype, spec);
     } catch (Error& error) {
       throw error.in_tensor(info.name);
     }
@@ -94,16 +99,15 @@ Conversion plan_conversion(const Reader& source, Format target) try {
     tensor.bytes = source.producer(i);
     if (!crcs.empty()) tensor.crc32c = crcs[i];
     tensor.quant = std::move(info.quant);
-    if (target == Format::kBurnpack) {
+    if (spec.has_param_ids) {
       tensor.param_id = info.param_id;
     } else if (info.param_id) {
       ++conversion.dropped_param_ids;
     }
     conversion.contents.add(std::move(tensor));
   }
-  const TextMap metadata = metadata_of(source, target, !crcs.empty());
-  // Only a SafeTensors file tells metadata that are empty from none.
-  const bool present = source.format() == Format::kSafetensors ? table.has_metadata() : !metadata.empty();
+  const TextMap metadata = metadata_of(source, spec, !crcs.empty());
+  const bool present = spec_of(source.format()).tells_empty_metadata ? table.has_metadata() : !metadata.empty();
   if (present) conversion.contents.set_metadata(metadata);
   conversion.contents.set_scalars(table.scalars());
   return conversion;

@@ -12,8 +12,6 @@
 //
 // A process that dies in step 3 leaves the whole set, in step 4 shards that the next save of the name removes.
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <optional>
@@ -25,7 +23,8 @@
 #include "file/shard_names.h"
 #include "io/atomic_file.h"
 #include "io/checked_io.h"
-#include "io/text_file.h"
+#include "io/file_identity.h"
+#include "io/paths.h"
 #include "weightstore/error.h"
 #include "weightstore/writer.h"
 
@@ -34,34 +33,16 @@ namespace {
 
 constexpr std::string_view kFileSuffix = ".safetensors";
 
-// Which file a path leads to. Two files in one place, one after the other, differ at least in the time of change.
-struct Identity {
-  dev_t device = 0;
-  ino_t inode = 0;
-  timespec changed = {};
-
-  bool operator==(const Identity& other) const {
-    return device == other.device && inode == other.inode && changed.tv_sec == other.changed.tv_sec &&
-           changed.tv_nsec == other.changed.tv_nsec;
-  }
-};
-
-// Zeros when there is no file.
-Identity identity_of(const std::filesystem::path& path) {
-  struct stat status;
-  if (::lstat(path.c_str(), &status) != 0) return {};
-  return {status.st_dev, status.st_ino, status.st_mtim};
-}
-
 // Removes with `remove` what is at `path`, if it is what was there before the save.
 template <class Remove>
-void remove_replaced(const std::filesystem::path& path, const Identity& before, Remove remove) {
-  if (before == Identity() || !(identity_of(path) == before)) return;
+void remove_replaced(const std::filesystem::path& path, const io::FileIdentity& before, io::FileOps& ops,
+                     Remove remove) {
+  if (before == io::FileIdentity() || io::identity_of(io::find_name(path, ops)) != before) return;
   remove();
 }
 
-void check_absent(const std::filesystem::path& path) {
-  if (!io::is_there(path)) return;
+void check_absent(const std::filesystem::path& path, io::FileOps& ops) {
+  if (!io::is_there(path, ops)) return;
   throw Error(ErrorCode::kConflict, "the file exists; allow overwriting, or choose another name")
       .in_file(path.native())
       .with_errno(EEXIST);
@@ -110,8 +91,8 @@ void remove_set(const ShardSite& site, bool durable, io::FileOps& ops) {
 }
 
 // Before anything is written: the journal must have a name, should there be a set to remove.
-void check_set(const std::filesystem::path& index_path, const Identity& set) {
-  if (!(set == Identity())) check_stem(site_of_index(index_path).stem, 1);
+void check_set(const std::filesystem::path& index_path, const io::FileIdentity& set) {
+  if (set != io::FileIdentity()) check_stem(site_of_index(index_path).stem, 1);
 }
 
 // There is no set whose index is called just ".safetensors.index.json".
@@ -123,7 +104,7 @@ void settle_journals_of(const std::filesystem::path& index_path, io::FileOps& op
 
 std::vector<std::string> Writer::write_file_or_shards(const std::filesystem::path& path, std::uint64_t max_shard_bytes,
                                                       const WriteOptions& options) const try {
-  io::FileOps& ops = options.file_ops != nullptr ? *options.file_ops : io::system_file_ops();
+  io::FileOps& ops = io::current_file_ops();
   std::string base = path.native();
   if (base.ends_with(kFileSuffix)) base.resize(base.size() - kFileSuffix.size());
   const std::filesystem::path index_path = base + std::string(kIndexSuffix);
@@ -131,21 +112,21 @@ std::vector<std::string> Writer::write_file_or_shards(const std::filesystem::pat
   for (const NewTensor& tensor : tensors()) total += tensor.bytes->size();
 
   if (total <= max_shard_bytes) {
-    if (!options.overwrite) check_absent(index_path);
-    const Identity set = identity_of(index_path);
+    if (!options.overwrite) check_absent(index_path, ops);
+    const io::FileIdentity set = io::identity_of(io::find_name(index_path, ops));
     check_set(index_path, set);
     settle_journals_of(index_path, ops);
     write_file(path, Format::kSafetensors, options);
-    remove_replaced(index_path, set, [&] { remove_set(site_of_index(index_path), options.durable, ops); });
+    remove_replaced(index_path, set, ops, [&] { remove_set(site_of_index(index_path), options.durable, ops); });
     return {};
   }
-  if (!options.overwrite) check_absent(path);
-  if (std::filesystem::is_directory(path)) {
+  if (!options.overwrite) check_absent(path, ops);
+  if (io::is_directory(path, ops)) {
     throw io::io_error(EISDIR, "this is a directory; give the path of a file inside it", path.native());
   }
-  const Identity file = identity_of(path);
+  const io::FileIdentity file = io::identity_of(io::find_name(path, ops));
   const std::vector<std::string> names = write_shards(index_path, max_shard_bytes, options);
-  remove_replaced(path, file, [&] { io::remove_name(path.native(), options.durable, ops); });
+  remove_replaced(path, file, ops, [&] { io::remove_name(path.native(), options.durable, ops); });
   return names;
 } catch (Error& error) {
   error.in_file(path.string()).of_format(Format::kSafetensors);

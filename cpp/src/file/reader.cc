@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "base/checked.h"
 #include "file/reader_state.h"
 #include "file/slice.h"
 #include "io/available_memory.h"
@@ -42,6 +41,8 @@ void check_apart(std::span<const Reader::Request> requests, const TensorTable& t
 }  // namespace
 
 Format Reader::format() const { return state_->format; }
+
+std::string Reader::file_name() const { return state_->file_name(); }
 
 const TensorTable& Reader::table() const { return state_->table; }
 
@@ -82,10 +83,8 @@ void Reader::read_range(std::size_t tensor, std::uint64_t offset, MutableBytes o
 void Reader::read_slice(std::size_t tensor, std::span<const SliceDim> dims, MutableBytes out) const try {
   check_expansion(out.size());
   state_->verify(tensor);
-  const ByteSource& source = state_->source_of(tensor);
-  const std::uint64_t begin = state_->table.begin(tensor);
-  weightstore::read_slice(state_->table.dtype(tensor), state_->table.shape(tensor), dims, out,
-                          [&](std::uint64_t offset, MutableBytes part) { source.read_at(begin + offset, part); });
+  weightstore::read_slice(state_->table.dtype(tensor), state_->table.shape(tensor), dims, state_->source_of(tensor),
+                          state_->table.begin(tensor), out);
 } catch (Error& error) {
   state_->rethrow(error, tensor);
 }
@@ -96,8 +95,8 @@ void Reader::read_many(std::span<const Request> requests, const Progress& progre
 
 void Reader::read_all(std::span<const Request> requests, std::span<const MutableBytes> fresh,
                       const Progress& progress) const {
-  std::vector<io::CopyJob> jobs;
-  jobs.reserve(requests.size());
+  std::vector<io::CopyRange> ranges;
+  ranges.reserve(requests.size());
   for (const Request& request : requests) {
     const std::uint64_t size = state_->table.nbytes(request.tensor);
     if (request.out.size() != size) {
@@ -105,13 +104,12 @@ void Reader::read_all(std::span<const Request> requests, std::span<const Mutable
                   "has " + std::to_string(size) + " bytes, the output " + std::to_string(request.out.size()))
           .in_tensor(state_->table.name(request.tensor));
     }
-    jobs.push_back({&state_->source_of(request.tensor), state_->table.begin(request.tensor), request.out,
-                    state_->table.name(request.tensor)});
+    ranges.push_back({&state_->source_of(request.tensor), state_->table.begin(request.tensor), request.out,
+                      state_->table.name(request.tensor)});
   }
   check_apart(requests, state_->table);
   try {
-    io::parallel_copy(jobs, {.threads = state_->options.threads, .direct = state_->options.direct, .fresh = fresh},
-                      progress);
+    io::parallel_copy(ranges, {state_->options.threads, state_->options.direct, *state_->ops, fresh}, progress);
   } catch (Error& error) {
     error.of_format(state_->format);
     throw;
@@ -127,16 +125,13 @@ void Reader::read_all(std::span<const Request> requests, std::span<const Mutable
 }
 
 void Reader::check_expansion(std::uint64_t bytes) const {
-  if (state_->format != Format::kPytorch) return;
-  const std::uint64_t file = state_->table.sources()[0]->size();
-  const std::uint64_t most =
-      std::max(state_->options.limits.pytorch_expanded_bytes, checked_mul(file, 16).value_or(file));
-  if (bytes <= most) return;
-  throw Error(ErrorCode::kLimit, std::to_string(bytes) + " bytes of tensors, which repeat those of a file of " +
-                                     std::to_string(file) + "; at most " + std::to_string(most) +
-                                     " are copied at once. Read fewer tensors, or a smaller part")
-      .in_file(state_->table.sources()[0]->name())
-      .of_format(state_->format);
+  if (bytes <= state_->expansion.bytes) return;
+  Error error(ErrorCode::kLimit, std::to_string(bytes) + " bytes of tensors, which a file of " +
+                                     std::to_string(state_->table.sources()[0]->size()) +
+                                     " repeats or compresses; at most " + std::to_string(state_->expansion.bytes) +
+                                     " are copied at once. Read fewer tensors or a smaller part, or raise the limit '" +
+                                     std::string(state_->expansion.field) + "'");
+  state_->rethrow(error);
 }
 
 std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensors, const Progress& progress) const {
@@ -146,11 +141,8 @@ std::vector<SharedMutableBytes> Reader::load(std::span<const std::size_t> tensor
   try {
     io::require_memory(total);
   } catch (Error& error) {
-    const auto& sources = state_->table.sources();
     if (tensors.size() == 1) state_->rethrow(error, tensors[0]);
-    if (sources.size() == 1 || state_->format == Format::kPytorch) error.in_file(sources[0]->name());
-    error.of_format(state_->format);
-    throw;
+    state_->rethrow(error);
   }
   // In data order, so that what is read together lies together.
   std::vector<std::size_t> order(tensors.size());

@@ -1,13 +1,16 @@
 #pragma once
 
-// What an open Reader holds.
+// The state that the copies of a Reader share.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "file/checksum_table.h"
-#include "formats/pytorch/storage_checks.h"
+#include "formats/format_spec.h"
+#include "io/file_ops.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
 
@@ -15,47 +18,46 @@ namespace weightstore {
 
 struct ShardSet;
 
-// Immutable once opened, but for the marks of what was verified, which are thread-safe.
+// Does not change after the file was opened, except for the marks of compared checksums, which are thread-safe.
 struct Reader::State {
-  // What is known of a set whose files are open.
+  // The state of a Reader of one file.
+  static std::shared_ptr<State> of(OpenedFile file, Format format, const ReadOptions& options);
+  // The state of a Reader of a set of shards.
   static std::shared_ptr<State> of(ShardSet set, Format format, const ReadOptions& options);
 
   Format format = Format::kUnknown;
   ReadOptions options;
+  io::FileOps* ops = &io::current_file_ops();  // the file system of the thread that opened the file
   TensorTable table;
-  std::unique_ptr<const ChecksumTable> checksums;  // null unless options.verify asks for them
+  bool is_set = false;  // true: the sources are the files of a set; false: source 0 is the file
+  ExpansionLimit expansion;
+  std::shared_ptr<const Checksums> checksums;  // null with Verify::kOff
+  // Where the file has its checksums, which are parsed when they are needed: entries of the metadata, or checksums that
+  // the format itself defines (null if it defines none).
   std::vector<ChecksumEntry> checksum_entries;
-  std::shared_ptr<const StorageChecks> storages;  // of a .pt file, in place of the two above
+  std::function<std::shared_ptr<const Checksums>()> own_checksums;
 
   const ByteSource& source_of(std::size_t tensor) const { return *table.sources()[table.source_of(tensor)]; }
 
-  // Adds the place to an error that happened while working on a tensor.
+  // Reader::file_name().
+  std::string file_name() const;
+
+  // Throws `error` with the file and the format and, for an error about a tensor, its name.
   [[noreturn]] void rethrow(Error& error, std::size_t tensor) const {
     throw error.in_tensor(table.name(tensor)).in_file(source_of(tensor).name()).of_format(format);
   }
+  [[noreturn]] void rethrow(Error& error) const;
 
-  std::uint32_t compute_crc(std::size_t tensor) const;
+  // Compares the checksum of a tensor, unless it was compared before or the file was opened with Verify::kOff. `bytes`
+  // as in Checksums::check().
+  void verify(std::size_t tensor, const ConstBytes* bytes = nullptr) const {
+    if (checksums) checksums->check(table, tensor, bytes);
+  }
 
-  // Of a tensor of a .pt file: where in the file its bytes, or the first of them, lie.
-  std::uint64_t position_of(std::size_t tensor) const;
-
-  // True while a tensor has a checksum that was not compared yet.
-  bool needs_check(std::size_t tensor) const;
-
-  // True when the tensor's own bytes, in order, are all that its checksum is about. Part of a storage has none of its
-  // own.
-  bool has_own_checksum(std::size_t tensor) const;
-  // Of such a tensor: goes on with its checksum, which begins as 0, and compares it at the end. Throws Error(kCorrupt).
-  std::uint32_t extend_crc(ConstBytes bytes, std::uint32_t crc) const;
-  void compare_crc(std::size_t tensor, std::uint32_t crc) const;
-
-  // Checks a tensor that was not checked yet, by `bytes` when the caller has them already.
-  void verify(std::size_t tensor, const ConstBytes* bytes = nullptr) const;
-
-  // Throws unless every tensor has a checksum. One without may be a tensor whose name was damaged.
-  void require_checksums() const;
-
-  ChecksumTable make_checksums() const;
+  // The checksums in the metadata. The table has none when there is no entry.
+  ChecksumTable recorded_checksums() const;
+  // `checksums`. If the file was opened with Verify::kOff, the checksums that it records.
+  std::shared_ptr<const Checksums> known_checksums() const;
 };
 
 }  // namespace weightstore

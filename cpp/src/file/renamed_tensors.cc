@@ -36,6 +36,7 @@ TensorTable RenamedTensors::table(TextMap metadata) const {
     result.add({names[i], info.dtype, info.shape, info.source, info.begin, info.end, info.param_id, info.quant});
   }
   if (from->has_metadata()) result.set_metadata(std::move(metadata));
+  result.set_typed_metadata(from->typed_metadata());
   result.set_scalars(from->scalars());
   result.set_dialect(from->dialect());
   result.finish();

@@ -1,6 +1,6 @@
 #pragma once
 
-// The tables behind Reader::renamed().
+// The new table and checksums of Reader::renamed().
 
 #include <string>
 #include <vector>
@@ -11,23 +11,25 @@
 
 namespace weightstore {
 
-// The tensors of a table that stay, in its order, which is that of the data and so of a new table, too.
+// The tensors of a table that are kept, and their new names. The order is that of their data, so tensor i here has
+// number i in the new table.
 struct RenamedTensors {
   const TensorTable* from;
-  std::vector<std::size_t> numbers;  // in `from`
-  std::vector<std::string> names;    // new, all different
+  std::vector<std::size_t> numbers;  // of the kept tensors in `from`
+  std::vector<std::string> names;    // their new names, all different
 
-  // Like `from`, of these tensors only, with `metadata` in place of its own if it has any.
+  // A copy of `from` with these tensors only, under their new names. If `from` has metadata, `metadata` replaces it.
   TensorTable table(TextMap metadata) const;
 
-  // The checksums of these tensors, of those of all tensors, as an entry for the metadata.
+  // The text of a metadata entry with the checksums of these tensors, under their new names. `all` has the checksums of
+  // all tensors of `from`.
   std::string checksums(const ChecksumTable& all) const;
 };
 
-// Throws Error(kInvalidArgument) when two names become one.
+// Calls the hooks. Throws Error(kInvalidArgument) when two tensors would get the same name.
 RenamedTensors rename_tensors(const TensorTable& table, const NameHooks& hooks);
 
-// `metadata` with this text for the checksums, where it has checksums at all.
+// A copy of `metadata` in which `entry` replaces the entry of checksums, if there is one.
 TextMap with_checksum_entry(const TextMap& metadata, const std::string& entry);
 
 }  // namespace weightstore

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +13,9 @@
 
 #include "file/shard_names.h"
 #include "io/checked_io.h"
-#include "io/liveness.h"
+#include "io/locks/fork_closed.h"
+#include "io/locks/liveness.h"
+#include "io/paths.h"
 #include "io/temporaries.h"
 #include "io/text_file.h"
 #include "weightstore/error.h"
@@ -51,11 +52,11 @@ std::optional<Author> author_of(std::string_view name, const std::string& stem) 
 }
 
 // Inode and time of modification; nullopt when there is no such file.
-std::optional<std::string> identity_of(const std::string& path) {
-  struct stat status;
-  if (::lstat(path.c_str(), &status) != 0) return std::nullopt;
-  return std::to_string(status.st_ino) + " " + std::to_string(status.st_mtim.tv_sec) + "." +
-         std::to_string(status.st_mtim.tv_nsec);
+std::optional<std::string> identity_of(const std::string& path, io::FileOps& ops) {
+  const auto status = io::find_name(path, ops);
+  if (!status) return std::nullopt;
+  return std::to_string(status->st_ino) + " " + std::to_string(status->st_mtim.tv_sec) + "." +
+         std::to_string(status->st_mtim.tv_nsec);
 }
 
 // A file that a journal names.
@@ -75,7 +76,9 @@ class Journal {
         path_(std::move(other.path_)),
         fd_(std::exchange(other.fd_, -1)),
         ops_(other.ops_) {}
-  ~Journal() { io::close_quietly(*ops_, fd_); }
+  ~Journal() {
+    if (fd_ >= 0) io::close_fork_closed(fd_, *ops_);
+  }
   Journal& operator=(Journal&&) = delete;
 
   void remove() const {
@@ -128,7 +131,7 @@ bool is_trusted(const struct stat& status) {
 void look_at(const std::string& path, const Author& author, const ShardSite& site, const std::string& own,
              io::FileOps& ops, Journals& found) {
   constexpr int kFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  const int fd = io::retry_interrupted([&] { return ops.open(path.c_str(), kFlags, 0); });
+  const int fd = io::open_fork_closed(path, kFlags, 0, ops);
   if (fd < 0) return;
   Journal journal(path, fd, ops);
   try {
@@ -152,9 +155,7 @@ void look_at(const std::string& path, const Author& author, const ShardSite& sit
 
 Journals find_journals(const ShardSite& site, const std::string& own, io::FileOps& ops) {
   Journals found;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(site.directory, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().native();
+  for (const std::string& name : io::list_directory(site.directory, ops)) {
     if (const auto author = author_of(name, site.stem)) {
       look_at(site.path_of(name), *author, site, own, ops, found);
     }
@@ -165,7 +166,7 @@ Journals find_journals(const ShardSite& site, const std::string& own, io::FileOp
 // Returns whether nothing superfluous is left of the entry.
 bool remove_superfluous(const Entry& entry, const ShardSite& site, io::FileOps& ops) {
   const std::string path = site.path_of(entry.name);
-  if (entry.identity && identity_of(path) != entry.identity) return true;
+  if (entry.identity && identity_of(path, ops) != entry.identity) return true;
   return io::retry_interrupted([&] { return ops.unlink(path.c_str()); }) == 0 || errno == ENOENT;
 }
 
@@ -208,7 +209,7 @@ void ShardJournal::create() {
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     id_ = io::random_digits(kSetIdDigits);
     path_ = site_.path_of(journal_prefix(site_.stem) + io::host_id() + "-" + id_ + std::string(kSuffix));
-    fd_ = io::retry_interrupted([&] { return ops_.open(path_.c_str(), kFlags, 0666); });
+    fd_ = io::open_fork_closed(path_, kFlags, 0666, ops_);
     if (fd_ < 0) {
       if (errno == EEXIST) continue;
       throw io::io_error(errno, "cannot create the journal of the save", path_);
@@ -224,7 +225,7 @@ void ShardJournal::create() {
 }
 
 void ShardJournal::add(const char* kind, const std::string& name, const std::string& current) {
-  if (const auto identity = identity_of(site_.path_of(current))) {
+  if (const auto identity = identity_of(site_.path_of(current), ops_)) {
     unwritten_ += std::string(kind) + " " + *identity + " " + name + "\n";
   }
 }
@@ -247,9 +248,14 @@ void ShardJournal::touch() {
   io::write_fully(ops_, fd_, {reinterpret_cast<const std::byte*>(kFirstLine.data()), kFirstLine.size()}, 0, path_);
 }
 
-void ShardJournal::release() noexcept { io::close_quietly(ops_, std::exchange(fd_, -1)); }
+void ShardJournal::release() noexcept {
+  const int fd = std::exchange(fd_, -1);
+  // A forked child has closed the descriptor already.
+  if (fd >= 0 && ::getpid() == process_) io::close_fork_closed(fd, ops_);
+}
 
 void ShardJournal::remove() noexcept {
+  if (::getpid() != process_) return;
   io::retry_interrupted([&] { return ops_.unlink(path_.c_str()); });
   release();
 }

@@ -4,8 +4,8 @@
 // one way or the other. If the process dies, the next save of the name, be it a set or one file
 // (Writer::write_file_or_shards), reads the journal and removes those files.
 //
-// The journal is `.<stem>.<host>-<id>.weightstore-set` beside the shards. The save holds a lock on it (io/liveness.h).
-// Each line describes one file:
+// The journal is `.<stem>.<host>-<id>.weightstore-set` beside the shards. The save holds a lock on it
+// (io/locks/liveness.h). Each line describes one file:
 //
 //   made <name>                           a shard of this save; its name has the id, so nobody else made it
 //   renamed <inode> <mtime> <name>        a whole shard of this save under its usual name
@@ -18,6 +18,9 @@
 // back. `removed` shards go even then, because the save itself was about to remove the index. A usual name may belong
 // to somebody else by now: such a file is removed only if inode and time of modification (in nanoseconds) are still the
 // same.
+
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -49,7 +52,8 @@ struct IndexedFiles {
 // Throws Error(kIo) when the file is there and cannot be read.
 IndexedFiles read_indexed_files(const ShardSite& site, io::FileOps& ops);
 
-// Thread-compatible.
+// Thread-compatible. A forked child closes the journal (io/locks/fork_closed.h); there, the object of the parent does
+// nothing.
 class ShardJournal {
  public:
   // Creates the journal, under a new id, and locks it. Throws Error(kIo).
@@ -83,6 +87,7 @@ class ShardJournal {
   std::string unwritten_;
   std::uint64_t size_ = 0;
   int fd_ = -1;
+  const pid_t process_ = ::getpid();
 };
 
 // Removes the superfluous files of all saves of the set that are over: those whose process is gone, and the save `own`

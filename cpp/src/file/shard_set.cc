@@ -110,10 +110,11 @@ void check_index(const TextMap& weight_map, const TensorTable& table, const std:
 }
 
 // All files of a set stay open: what was opened can be read to the end, though a save replaces it meanwhile.
-std::shared_ptr<const ByteSource> open_one(const std::filesystem::path& path, std::size_t files, bool map) {
+std::shared_ptr<const ByteSource> open_one(const std::filesystem::path& path, std::size_t files, bool map,
+                                           io::FileOps& ops) {
   for (;;) {
     try {
-      return io::open_file(path, map, io::system_file_ops());
+      return io::open_file(path, map, ops);
     } catch (const Error& error) {
       if (error.os_errno() != EMFILE) throw;
       if (io::raise_descriptor_limit()) continue;
@@ -125,13 +126,13 @@ std::shared_ptr<const ByteSource> open_one(const std::filesystem::path& path, st
   }
 }
 
-ShardSet append_all(std::span<const std::filesystem::path> paths, const ReadOptions& options,
+ShardSet append_all(std::span<const std::filesystem::path> paths, const ReadOptions& options, io::FileOps& ops,
                     std::optional<TextMap>& common) {
   io::make_room_for(paths.size());
   ShardSet set;
   for (const std::filesystem::path& path : paths) {
     try {
-      TensorTable table = safetensors::read_table(open_one(path, paths.size(), options.map), options.limits);
+      TensorTable table = safetensors::read_table(open_one(path, paths.size(), options.map, ops), options.limits);
       if (const auto entry = table.metadata().find(kChecksumKey)) {
         set.checksum_entries.push_back({std::string(*entry), static_cast<std::uint32_t>(set.table.sources().size())});
       }
@@ -147,15 +148,16 @@ ShardSet append_all(std::span<const std::filesystem::path> paths, const ReadOpti
 
 }  // namespace
 
-ShardSet open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options) {
+ShardSet open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options, io::FileOps& ops) {
   std::optional<TextMap> common;
-  ShardSet set = append_all(paths, options, common);
+  ShardSet set = append_all(paths, options, ops, common);
   set.table.set_metadata(common.value_or(TextMap()));
   set.table.finish();
   return set;
 }
 
-ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& index, const ReadOptions& options) {
+ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& index, const ReadOptions& options,
+                     io::FileOps& ops) {
   const std::string text = read_text(index, options.limits.safetensors_index_bytes);
   const safetensors::ShardIndex parsed = safetensors::parse_index(text);
   const std::vector<std::string_view> shards = shard_names(parsed.weight_map);
@@ -163,7 +165,7 @@ ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& 
   std::vector<std::filesystem::path> paths;
   for (const std::string_view shard : shards) paths.push_back(index_path.parent_path() / shard);
   std::optional<TextMap> common;
-  ShardSet set = append_all(paths, options, common);
+  ShardSet set = append_all(paths, options, ops, common);
   set.table.set_metadata(merge(index_metadata(parsed.metadata_json), common.value_or(TextMap())));
   set.table.finish();
   check_index(parsed.weight_map, set.table, shards);

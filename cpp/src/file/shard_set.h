@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "file/checksum_table.h"
+#include "io/file_ops.h"
 #include "weightstore/reader.h"
 
 namespace weightstore {
@@ -18,9 +19,10 @@ struct ShardSet {
 
 // Opens every shard that the index names, beside the index. Each tensor of the index must be in the shard it is mapped
 // to and in no other, and each tensor of a shard must be in the index. Throws Error with the path of the file at fault.
-ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& index, const ReadOptions& options);
+ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& index, const ReadOptions& options,
+                     io::FileOps& ops);
 
-// Opens files that belong together without an index of Hugging Face's: tensors of all of them, each in one only.
-ShardSet open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options);
+// Opens files that belong together and have no Hugging Face index. Each tensor must be in one of the files only.
+ShardSet open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options, io::FileOps& ops);
 
 }  // namespace weightstore

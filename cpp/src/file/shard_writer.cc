@@ -11,8 +11,6 @@
 // A failure before the commit removes the new shards and leaves the old set. A failure in step 6 is no error: the new
 // set is complete, and the next save of the set removes the files, because the journal stays.
 
-#include <sys/stat.h>
-
 #include <cerrno>
 #include <optional>
 #include <string>
@@ -26,7 +24,8 @@
 #include "io/atomic_file.h"
 #include "io/checked_io.h"
 #include "io/new_file.h"
-#include "io/text_file.h"
+#include "io/paths.h"
+#include "io/progress_meter.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
@@ -77,10 +76,11 @@ std::vector<std::string> own_shards(const IndexedFiles& indexed, const ShardSite
 }
 
 // The new shards look to others as the first of the old ones does.
-std::optional<io::FilePattern> pattern_of(const std::vector<std::string>& old_shards, const ShardSite& site) {
+std::optional<io::FilePattern> pattern_of(const std::vector<std::string>& old_shards, const ShardSite& site,
+                                          io::FileOps& ops) {
   for (const std::string& name : old_shards) {
-    io::FilePattern pattern{site.path_of(name), {}};
-    if (::lstat(pattern.path.c_str(), &pattern.status) == 0 && S_ISREG(pattern.status.st_mode)) return pattern;
+    const auto status = io::find_name(site.path_of(name), ops);
+    if (status && S_ISREG(status->st_mode)) return io::FilePattern{site.path_of(name), *status};
   }
   return std::nullopt;
 }
@@ -166,72 +166,61 @@ Error taken(const ShardSite& site, const std::string& name) {
 }
 
 // Before anything is written, when nothing may be overwritten.
-void check_usual_names(const ShardSite& site, std::size_t count) {
+void check_usual_names(const ShardSite& site, std::size_t count, io::FileOps& ops) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::string name = usual_shard_name(site.stem, i + 1, count);
-    if (io::is_there(site.path_of(name))) throw taken(site, name);
+    if (io::is_there(site.path_of(name), ops)) throw taken(site, name);
   }
 }
 
-}  // namespace
-
-std::vector<std::string> Writer::write_shards(const std::filesystem::path& index_path, std::uint64_t max_shard_bytes,
-                                              const WriteOptions& options) const try {
-  const ShardSite site = site_of_index(index_path);
-  plan_file(*this, Format::kSafetensors, options);
-  io::FileOps& ops = options.file_ops != nullptr ? *options.file_ops : io::system_file_ops();
-  const std::vector<Writer> shards = split(tensors(), max_shard_bytes);
-  const std::uint64_t total = data_bytes(tensors());
-  check_stem(site.stem, shards.size());
-
-  io::AtomicFile index(index_path, {options.durable, options.overwrite}, ops);
-  if (!options.overwrite) check_usual_names(site, shards.size());
-  settle_journals(site, "", ops);
-  NewShards files(site, shards.size(), ops);
-  const auto like = pattern_of(own_shards(read_indexed_files(site, ops), site), site);
-  std::uint64_t before = 0;
+// Step 2: writes the shards under their new names, with one scale of progress over all of them.
+void write_each(const Writer& model, const std::vector<Writer>& shards, NewShards& files, const ShardSite& site,
+                const WriteOptions& options, io::FileOps& ops) {
+  const auto like = pattern_of(own_shards(read_indexed_files(site, ops), site), site, ops);
+  io::ProgressMeter meter(options.progress, data_bytes(model.tensors()), "writing was cancelled");
   for (std::size_t i = 0; i < shards.size(); ++i) {
     Writer shard = shards[i];
-    if (metadata() && metadata()->find("format")) shard.set_metadata("format", *metadata()->find("format"));
-    const std::uint64_t data_size = data_bytes(shard.tensors());
-    WriteOptions shard_options = options;
-    if (options.progress) {
-      // One scale for the whole set; a shard's header, which is what its file has beside its data, counts for nothing.
-      shard_options.progress = [&options, before, total, data_size](std::uint64_t done, std::uint64_t file_size,
-                                                                    std::string_view name) {
-        const std::uint64_t header_size = file_size - data_size;
-        return options.progress(before + (done > header_size ? done - header_size : 0), total, name);
-      };
+    if (model.metadata() && model.metadata()->find("format")) {
+      shard.set_metadata("format", *model.metadata()->find("format"));
     }
+    WriteOptions shard_options = options;
+    if (options.progress) shard_options.progress = meter.reporting(data_bytes(shard.tensors()));
     files.journal().touch();
+    const Layout layout = plan_file(shard, Format::kSafetensors, shard_options);
     io::NewFile file(site.path_of(files.names()[i]), like, ops);
-    write_open_file(file, shard, Format::kSafetensors, shard_options, ops);
+    write_open_file(file, shard, layout, Format::kSafetensors, shard_options, ops);
     file.finish(options.durable);
-    before += data_size;
   }
+  meter.report_total();
+}
 
+// Step 3: gives the shards their usual names if there is no set to replace, and tells the journal first.
+void settle_names(NewShards& files, const ShardSite& site, const WriteOptions& options, io::FileOps& ops) {
   const IndexedFiles replaced = read_indexed_files(site, ops);
   const bool first = replaced.state == IndexedFiles::State::kNone;
+  const std::size_t count = files.names().size();
   for (const std::string& name : own_shards(replaced, site)) files.journal().add_old(name);
-  for (std::size_t i = 0; first && i < shards.size(); ++i) {
-    files.journal().add_renamed(usual_shard_name(site.stem, i + 1, shards.size()), files.names()[i]);
+  for (std::size_t i = 0; first && i < count; ++i) {
+    files.journal().add_renamed(usual_shard_name(site.stem, i + 1, count), files.names()[i]);
   }
   files.journal().flush(options.durable);
-  if (first) {
-    const std::string name = files.take_usual_names();
-    if (!name.empty() && !options.overwrite) throw taken(site, name);
-  }
-  if (options.durable && !io::sync_directory(site.directory, ops)) {
-    throw io::io_error(errno, "cannot sync '" + site.directory + "'; what was there before is unchanged",
-                       index_path.native());
-  }
+  if (!first) return;
+  const std::string name = files.take_usual_names();
+  if (!name.empty() && !options.overwrite) throw taken(site, name);
+}
 
+std::string index_text(const Writer& model, const std::vector<Writer>& shards, const std::vector<std::string>& names,
+                       bool checksums) {
   TextMap weight_map;
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    for (const NewTensor& tensor : shards[i].tensors()) weight_map.add(tensor.name, files.names()[i]);
+    for (const NewTensor& tensor : shards[i].tensors()) weight_map.add(tensor.name, names[i]);
   }
-  const TextMap index_entries = index_metadata(metadata(), options.checksums);
-  const std::string text = safetensors::write_index(weight_map, total, &index_entries);
+  const TextMap entries = index_metadata(model.metadata(), checksums);
+  return safetensors::write_index(weight_map, data_bytes(model.tensors()), &entries);
+}
+
+// Step 5.
+void commit_index(io::AtomicFile& index, std::string_view text, NewShards& files, io::FileOps& ops) {
   io::write_fully(ops, index.fd(), {reinterpret_cast<const std::byte*>(text.data()), text.size()}, 0,
                   index.target_path());
   try {
@@ -242,6 +231,29 @@ std::vector<std::string> Writer::write_shards(const std::filesystem::path& index
     throw;
   }
   files.keep();
+}
+
+}  // namespace
+
+std::vector<std::string> Writer::write_shards(const std::filesystem::path& index_path, std::uint64_t max_shard_bytes,
+                                              const WriteOptions& options) const try {
+  const ShardSite site = site_of_index(index_path);
+  check_contents(*this, Format::kSafetensors, options);
+  io::FileOps& ops = io::current_file_ops();
+  const std::vector<Writer> shards = split(tensors(), max_shard_bytes);
+  check_stem(site.stem, shards.size());
+
+  io::AtomicFile index(index_path, {options.durable, options.overwrite}, ops);
+  if (!options.overwrite) check_usual_names(site, shards.size(), ops);
+  settle_journals(site, "", ops);
+  NewShards files(site, shards.size(), ops);
+  write_each(*this, shards, files, site, options, ops);
+  settle_names(files, site, options, ops);
+  if (options.durable && !io::sync_directory(site.directory, ops)) {
+    throw io::io_error(errno, "cannot sync '" + site.directory + "'; what was there before is unchanged",
+                       index_path.native());
+  }
+  commit_index(index, index_text(*this, shards, files.names(), options.checksums), files, ops);
   files.journal().release();
   settle_journals(site, files.journal().id(), ops);
   return files.names();

@@ -12,8 +12,8 @@
 namespace weightstore {
 namespace {
 
-using SliceOrder = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
-SliceOrder order_of(const BucketRange& slice) { return {slice.size, slice.begin, slice.end}; }
+using RangeOrder = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+RangeOrder order_of(const BucketRange& buckets) { return {buckets.size, buckets.begin, buckets.end}; }
 
 void check_version(const Value& entry) {
   const std::uint64_t version = uint_field(entry, "version");
@@ -40,64 +40,65 @@ std::optional<Value> find_table_entry(const TextMap& metadata) {
   try {
     entry = json_decode(*text);
   } catch (const Error&) {
-    return std::nullopt;  // somebody's text; where it comes from an index the JSON was checked already
+    return std::nullopt;  // text of another program; the JSON of an index was checked already
   }
   if (!is_table_entry(*entry)) return std::nullopt;
   check_version(*entry);
   return entry;
 }
 
-// Every block looks for its column, and no column for its blocks: an entry may name far more columns and slices than
-// there are blocks.
+// Looks for the column of every block, and not the other way around: an entry may name far more columns and bucket
+// ranges than there are blocks.
 std::vector<TableBlock> find_table_blocks(const Value& entry, const TensorTable& table) {
   struct Column {
     const std::string* table;
     const std::string* slot;
-    const std::set<SliceOrder>* slices;
+    const std::set<RangeOrder>* ranges;
   };
   const auto* tables = field(entry, "tables").get_if<Value::Map>();
   if (tables == nullptr) throw Error(ErrorCode::kCorrupt, "'tables' is not an object");
-  std::map<std::string, std::set<SliceOrder>> slices_of;
-  std::multimap<std::string, Column, std::less<>> columns;  // by what the names of their blocks begin with
+  std::map<std::string, std::set<RangeOrder>> ranges_of;
+  std::multimap<std::string, Column, std::less<>> columns;  // by the beginning of the names of their blocks
   for (const auto& [key, description] : *tables) {
     const std::string& name = *key.get_if<std::string>();
-    std::set<SliceOrder>& slices = slices_of[name];
-    for (const Value& item : list_field(description, "slices")) slices.insert(order_of(as_slice(item, "slices")));
+    std::set<RangeOrder>& ranges = ranges_of[name];
+    for (const Value& item : list_field(description, "slices"))
+      ranges.insert(order_of(as_bucket_range(item, "slices")));
     for (const Value& slot : list_field(description, "slots")) {
       const auto* slot_name = slot.get_if<std::string>();
       if (slot_name == nullptr) throw Error(ErrorCode::kCorrupt, "'slots' has something that is no name");
-      columns.emplace(plain_key(name, *slot_name), Column{&name, slot_name, &slices});
+      columns.emplace(plain_key(name, *slot_name), Column{&name, slot_name, &ranges});
     }
   }
   std::vector<TableBlock> blocks;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const std::string_view name = table.name(i);
     const std::size_t slash = name.rfind('/');
-    const auto slice = slash == std::string_view::npos ? std::nullopt : slice_from_key(name.substr(slash + 1));
-    if (!slice) continue;
+    const auto buckets = slash == std::string_view::npos ? std::nullopt : bucket_range_from_key(name.substr(slash + 1));
+    if (!buckets) continue;
     const auto [first, last] = columns.equal_range(name.substr(0, slash));
     for (auto it = first; it != last; ++it) {
-      if (!it->second.slices->contains(order_of(*slice))) continue;
-      blocks.push_back({i, *it->second.table, *it->second.slot, *slice});
+      if (!it->second.ranges->contains(order_of(*buckets))) continue;
+      blocks.push_back({i, *it->second.table, *it->second.slot, *buckets});
       break;
     }
   }
   return blocks;
 }
 
-void TableDescriptions::add(const std::string& table, const std::string& slot, const BucketRange& slice) {
+void TableDescriptions::add(const std::string& table, const std::string& slot, const BucketRange& buckets) {
   Table& description = tables_[table];
   description.slots.insert(slot);
-  description.slices.insert(order_of(slice));
+  description.ranges.insert(order_of(buckets));
 }
 
 Value TableDescriptions::value() const {
   Value::Map result;
   for (const auto& [name, table] : tables_) {
     Value::List slots(table.slots.begin(), table.slots.end());
-    Value::List slices;
-    for (const auto& [size, begin, end] : table.slices) slices.push_back(slice_value({begin, end, size}));
-    result.emplace_back(name, Value::Map{{"slots", std::move(slots)}, {"slices", std::move(slices)}});
+    Value::List ranges;
+    for (const auto& [size, begin, end] : table.ranges) ranges.push_back(bucket_range_value({begin, end, size}));
+    result.emplace_back(name, Value::Map{{"slots", std::move(slots)}, {"slices", std::move(ranges)}});
   }
   return result;
 }
@@ -106,7 +107,7 @@ std::optional<std::string> table_entry_for(const TextMap& metadata, const Tensor
   const auto entry = find_table_entry(metadata);
   if (!entry) return std::nullopt;
   TableDescriptions tables;
-  for (const TableBlock& block : find_table_blocks(*entry, table)) tables.add(block.table, block.slot, block.slice);
+  for (const TableBlock& block : find_table_blocks(*entry, table)) tables.add(block.table, block.slot, block.buckets);
   if (tables.empty()) return std::nullopt;
   return json_encode(Value::Map{{"version", kPlainVersion}, {"tables", tables.value()}});
 }

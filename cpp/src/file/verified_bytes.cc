@@ -1,4 +1,4 @@
-// A tensor on its way from one file to another. Its checksum is computed from the blocks as they pass, so that a copy
+// A tensor on its way from one file to another. Its checksum is computed from the chunks as they pass, so that a copy
 // reads the file once; a copy of damaged bytes fails at the tensor's end, before the new file gets its name.
 
 #include <utility>
@@ -8,6 +8,7 @@
 
 namespace weightstore {
 
+// For a reader that has checksums.
 class Reader::VerifiedBytes final : public ByteProducer {
  public:
   VerifiedBytes(std::shared_ptr<const State> state, std::size_t tensor, std::shared_ptr<ByteProducer> bytes)
@@ -16,13 +17,11 @@ class Reader::VerifiedBytes final : public ByteProducer {
   std::uint64_t size() const override { return bytes_->size(); }
 
   // Nobody takes the memory as it is before it was compared.
-  std::optional<ConstBytes> resident() const override {
-    return state_->needs_check(tensor_) ? std::nullopt : bytes_->resident();
-  }
+  std::optional<ConstBytes> resident() const override { return needs_check() ? std::nullopt : bytes_->resident(); }
 
   void fill(std::uint64_t offset, MutableBytes out) override {
     bytes_->fill(offset, out);
-    if (!state_->needs_check(tensor_)) return;
+    if (!needs_check()) return;
     try {
       check(offset, out);
     } catch (Error& error) {
@@ -33,28 +32,31 @@ class Reader::VerifiedBytes final : public ByteProducer {
   void finished() override { bytes_->finished(); }
 
  private:
-  void check(std::uint64_t offset, ConstBytes block) {
+  bool needs_check() const { return state_->checksums->needs_check(state_->table, tensor_); }
+
+  void check(std::uint64_t offset, ConstBytes chunk) {
+    const Checksums& checksums = *state_->checksums;
     if (offset == 0) {
       next_ = 0;
       crc_ = 0;
     }
-    if (offset != next_ || !state_->has_own_checksum(tensor_)) return state_->verify(tensor_);
-    crc_ = state_->extend_crc(block, crc_);
-    next_ += block.size();
-    if (next_ == size()) state_->compare_crc(tensor_, crc_);
+    if (offset != next_ || !checksums.is_whole_section(state_->table, tensor_)) return state_->verify(tensor_);
+    crc_ = checksums.extend(chunk, crc_);
+    next_ += chunk.size();
+    if (next_ == size()) checksums.compare(state_->table, tensor_, crc_);
   }
 
   const std::shared_ptr<const State> state_;
   const std::size_t tensor_;
   const std::shared_ptr<ByteProducer> bytes_;
-  std::uint64_t next_ = 0;  // where the block that the checksum still lacks begins
+  std::uint64_t next_ = 0;  // where the chunk that the checksum still lacks begins
   std::uint32_t crc_ = 0;
 };
 
 std::shared_ptr<ByteProducer> Reader::producer(std::size_t tensor) const {
   const TensorTable& table = state_->table;
   auto bytes = source_bytes(table.sources()[table.source_of(tensor)], table.begin(tensor), table.nbytes(tensor));
-  if (!state_->needs_check(tensor)) return bytes;
+  if (!state_->checksums || !state_->checksums->needs_check(table, tensor)) return bytes;
   if (table.nbytes(tensor) != 0) return std::make_shared<VerifiedBytes>(state_, tensor, std::move(bytes));
   check(tensor, {});  // without bytes there is no fill() to do it
   return bytes;

@@ -39,7 +39,7 @@ TEST(what_is_written_is_read) {
   const std::vector<std::string_view> names = {"a", "c", "gone"};
   const std::vector<std::uint32_t> crcs = {1, 0xDEADBEEF, 3};
   checksums.add({checksum_entry(names, crcs), 0}, table);
-  CHECK_EQ(checksums.count(), 2u);
+  CHECK_EQ(checksums.sections(table).size(), 2u);
   CHECK(checksums.expected(table.at("a")) == 1u);
   CHECK(checksums.expected(table.at("c")) == 0xDEADBEEFu);
   CHECK(!checksums.expected(table.at("b")));
@@ -50,16 +50,41 @@ TEST(each_tensor_is_checked_once) {
   ChecksumTable checksums(3);
   checksums.add({R"({"a":"0000000A"})", std::nullopt}, table);
   const std::size_t a = table.at("a");
-  CHECK(checksums.needs_check(a));
-  CHECK(!checksums.needs_check(table.at("b")));
-  const Error error = CHECK_THROWS(Error, checksums.check(a, 11));
+  CHECK(checksums.needs_check(table, a));
+  CHECK(!checksums.needs_check(table, table.at("b")));
+  const Error error = CHECK_THROWS(Error, checksums.compare(table, a, 11));
   CHECK(error.code() == ErrorCode::kCorrupt);
   CHECK(error.message().find("0000000b") != std::string::npos);
   CHECK(error.message().find("0000000a") != std::string::npos);
   // A failure is not remembered as a success.
-  CHECK(checksums.needs_check(a));
-  checksums.check(a, 10);
-  CHECK(!checksums.needs_check(a));
+  CHECK(checksums.needs_check(table, a));
+  checksums.compare(table, a, 10);
+  CHECK(!checksums.needs_check(table, a));
+}
+
+TEST(a_part_is_compared_again_when_asked_for) {
+  const TensorTable table = three();
+  ChecksumTable checksums(3);
+  checksums.add({R"({"a":"0000000A","b":"00000000"})", std::nullopt}, table);
+  checksums.accept(table.at("a"));
+  checksums.check(table, table.at("a"), nullptr);  // was found right, and is not looked at
+  const Error error = CHECK_THROWS(Error, checksums.check_section(table, table.at("a")));
+  CHECK_EQ(error.tensor(), "a");
+  CHECK_EQ(error.path(), "<memory>");
+  checksums.check_section(table, table.at("b"));  // has no bytes, and the checksum of none
+  CHECK(!checksums.needs_check(table, table.at("b")));
+}
+
+TEST(all_tensors_are_required_or_none) {
+  const TensorTable table = three();
+  ChecksumTable checksums(3);
+  CHECK(CHECK_THROWS(Error, checksums.require_all(table)).code() == ErrorCode::kUnsupported);
+  checksums.add({R"({"a":"00000000","c":"00000000"})", std::nullopt}, table);
+  const Error error = CHECK_THROWS(Error, checksums.require_all(table));
+  CHECK(error.code() == ErrorCode::kCorrupt);
+  CHECK_EQ(error.tensor(), "b");
+  checksums.add({R"({"b":"00000000"})", std::nullopt}, table);
+  checksums.require_all(table);
 }
 
 TEST(a_broken_entry_is_refused) {
@@ -78,7 +103,7 @@ TEST(tensors_of_other_sources_are_passed_over) {
   const TensorTable table = three();
   ChecksumTable checksums(3);
   checksums.add({R"({"a":"00000001"})", 1}, table);
-  CHECK_EQ(checksums.count(), 0u);
+  CHECK(checksums.sections(table).empty());
 }
 
 RUN_TESTS()

@@ -15,7 +15,7 @@
 
 #include "check.h"
 #include "file/shard_names.h"
-#include "io/liveness.h"
+#include "io/locks/liveness.h"
 #include "shard_models.h"
 #include "test_files.h"
 #include "weightstore/error.h"
@@ -50,6 +50,7 @@ std::string identity(const std::filesystem::path& path) {
 void save(const TempDir& dir, std::size_t shards = 1) {
   WriteOptions options;
   options.durable = false;
+  const io::FileOpsScope scope(io::system_file_ops());  // also from inside of another save
   Model(shards, 10, 3).writer.write_shards(dir / kIndex, 10, options);
 }
 
@@ -258,7 +259,7 @@ TEST(a_save_that_was_overtaken_at_its_commit_removes_the_other_set) {
   InterruptedFileOps ops(InterruptedFileOps::At::kRename, [&] { save(dir, 5); });
   WriteOptions options;
   options.durable = false;
-  options.file_ops = &ops;
+  const io::FileOpsScope scope(ops);
   slow.writer.write_shards(dir / kIndex, 10, options);
   slow.check(Reader::open(dir / kIndex));
   CHECK_EQ(files_in(dir).size(), 4u);
@@ -272,7 +273,7 @@ TEST(of_two_first_saves_one_gets_the_usual_names) {
                          [&] { write_file(dir / "model-00002-of-00002.safetensors", "theirs"); });
   WriteOptions options;
   options.durable = false;
-  options.file_ops = &ops;
+  const io::FileOpsScope scope(ops);
   slow.writer.write_shards(dir / kIndex, 10, options);
   slow.check(Reader::open(dir / kIndex));
   CHECK_EQ(test_files::read_file(dir / "model-00002-of-00002.safetensors"), "theirs");
@@ -281,7 +282,7 @@ TEST(of_two_first_saves_one_gets_the_usual_names) {
 
   const TempDir other;
   InterruptedFileOps again(InterruptedFileOps::At::kRenameNew, [&] { save(other, 2); });
-  options.file_ops = &again;
+  const io::FileOpsScope scope_again(again);
   options.overwrite = false;
   CHECK(CHECK_THROWS(Error, slow.writer.write_shards(other / kIndex, 10, options)).code() == ErrorCode::kConflict);
   CHECK_EQ(files_in(other).size(), 3u);

@@ -2,18 +2,15 @@
 // to the system. Whatever happens, the index leads to the old set or to the new one, whole; files of others stay; and
 // the next save leaves nothing behind but its set.
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <map>
 
 #include "check.h"
+#include "directory_listing.h"
+#include "every_fault.h"
 #include "faulty_file_ops.h"
-#include "leftovers.h"
+#include "killing_file_ops.h"
 #include "shard_models.h"
 #include "test_files.h"
 #include "weightstore/error.h"
@@ -21,10 +18,12 @@
 #include "weightstore/writer.h"
 
 using namespace weightstore;
+using directory_listing::names_in;
+using directory_listing::open_descriptors;
 using faulty::Call;
 using faulty::FaultyFileOps;
-using leftovers::names_in;
-using leftovers::open_descriptors;
+using faulty::kShort;
+using killing::dies_at;
 using shard_models::kIndex;
 using shard_models::Model;
 using test_files::read_file;
@@ -33,10 +32,6 @@ using test_files::write_file;
 
 namespace {
 
-// Thousands of saves: in memory, where a sync costs nothing. Before any TempDir is made.
-[[maybe_unused]] const bool kInMemory = ::access("/dev/shm", W_OK) == 0 && ::setenv("TMPDIR", "/dev/shm", 0) == 0;
-
-constexpr int kShort = 0;
 using Files = std::map<std::string, std::string>;
 
 // Files that weightstore did not write, though some names look like it. The index of no test names them.
@@ -68,7 +63,7 @@ class Scene {
     WriteOptions options;
     options.overwrite = overwrite_;
     options.durable = durable_;
-    options.file_ops = &ops;
+    const io::FileOpsScope scope(ops);
     new_.writer.write_shards(dir_ / kIndex, 100, options);
   }
 
@@ -123,7 +118,7 @@ class Scene {
   const bool overwrite_;
   const bool durable_;
   Files foreign_;
-  const TempDir dir_;
+  const TempDir dir_{test_files::in_memory()};  // thousands of saves
   const Model old_{3, 100, 1};
   const Model new_{2, 100, 50};
 };
@@ -134,118 +129,6 @@ void for_every_scene(bool durable, const std::function<void(const Scene&)>& body
     body(Scene(before, true, durable));
   }
   body(Scene(Before::kNothing, false, durable));
-}
-
-// A set that is replaced by one file, under one name, and how the directory may look afterwards.
-class OneFileScene {
- public:
-  OneFileScene(bool names_with_id, bool durable, bool next_is_set)
-      : names_with_id_(names_with_id), durable_(durable), next_is_set_(next_is_set) {}
-
-  void set_up() const {
-    for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) std::filesystem::remove(entry.path());
-    for (const auto& [name, text] : foreign_) write_file(dir_ / name, text);
-    for (int i = 0; i < (names_with_id_ ? 2 : 1); ++i) save_as(old_, 100, false, io::system_file_ops());
-  }
-
-  void save(io::FileOps& ops) const { save_as(new_, 1000, durable_, ops); }
-
-  // Whether the one file is there; the set is whole, or has no index.
-  bool is_new() const {
-    const bool has_file = std::filesystem::exists(path());
-    if (has_file) new_.check(Reader::open(path()));
-    if (has_set()) old_.check(Reader::open(dir_ / kIndex));
-    CHECK(has_file || has_set());
-    return has_file;
-  }
-  bool has_set() const { return std::filesystem::exists(dir_ / kIndex); }
-
-  void check_next_save() const {
-    const Model next(4, 100, 7);
-    save_as(next, next_is_set_ ? 100 : 1000, false, io::system_file_ops());
-    next.check(Reader::open(next_is_set_ ? dir_ / kIndex : path()));
-    check_no_leftovers(next_is_set_ ? 5 : 1);
-  }
-
-  void check_no_leftovers(std::size_t files) const {
-    for (const auto& [name, text] : foreign_) CHECK_EQ(read_file(dir_ / name), text);
-    if (names_in(dir_.path()).size() == foreign_.size() + files) return;
-    for (const std::string& name : names_in(dir_.path())) std::fprintf(stderr, "there is %s\n", name.c_str());
-    CHECK(false);
-  }
-
- private:
-  std::filesystem::path path() const { return dir_ / "model.safetensors"; }
-  void save_as(const Model& model, std::uint64_t max_shard_bytes, bool durable, io::FileOps& ops) const {
-    WriteOptions options;
-    options.durable = durable;
-    options.file_ops = &ops;
-    model.writer.write_file_or_shards(path(), max_shard_bytes, options);
-  }
-
-  const bool names_with_id_;
-  const bool durable_;
-  const bool next_is_set_;
-  const Files foreign_{{"config.json", "{}"}, {"model-00001-of-00007.safetensors", "theirs"}};
-  const TempDir dir_;
-  const Model old_{3, 100, 1};
-  const Model new_{2, 100, 50};
-};
-
-void for_every_one_file_scene(const std::function<void(const OneFileScene&)>& body) {
-  for (const bool names_with_id : {false, true}) {
-    for (const bool next_is_set : {false, true}) body(OneFileScene(names_with_id, false, next_is_set));
-  }
-  body(OneFileScene(false, true, false));
-}
-
-bool says_unchanged(const Error& error) { return std::string(error.what()).find("unchanged") != std::string::npos; }
-
-// Kills the process before the n-th call.
-class KillingFileOps final : public io::FileOps {
- public:
-  explicit KillingFileOps(std::uint64_t at) : left_(at) {}
-
-  int open(const char* path, int flags, mode_t mode) override { return count(), FileOps::open(path, flags, mode); }
-  int close(int fd) override { return count(), FileOps::close(fd); }
-  ssize_t pwrite(int fd, const void* data, std::size_t length, off_t offset) override {
-    return count(), FileOps::pwrite(fd, data, length, offset);
-  }
-  ssize_t pwritev(int fd, const struct iovec* pieces, int pieces_count, off_t offset) override {
-    return count(), FileOps::pwritev(fd, pieces, pieces_count, offset);
-  }
-  int fallocate(int fd, off_t offset, off_t length) override { return count(), FileOps::fallocate(fd, offset, length); }
-  int fsync(int fd) override { return count(), FileOps::fsync(fd); }
-  int flock(int fd, int operation) override { return count(), FileOps::flock(fd, operation); }
-  int rename(const char* from, const char* to) override { return count(), FileOps::rename(from, to); }
-  int rename_new(const char* from, const char* to) override { return count(), FileOps::rename_new(from, to); }
-  int unlink(const char* path) override { return count(), FileOps::unlink(path); }
-
- private:
-  void count() {
-    if (--left_ == 0) ::kill(::getpid(), SIGKILL);
-  }
-
-  std::uint64_t left_;
-};
-
-// Calls `save` in a child that dies before its n-th call. False when it came to its end.
-bool dies_at(std::uint64_t n, const std::function<void(io::FileOps&)>& save) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    KillingFileOps ops(n);
-    try {
-      save(ops);
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "child: %s\n", error.what());
-      ::_exit(1);
-    }
-    ::_exit(0);
-  }
-  int status = 0;
-  CHECK_EQ(::waitpid(child, &status, 0), child);
-  CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
-  return WIFSIGNALED(status);
 }
 
 void kill_before_every_call(const Scene& scene) {
@@ -285,33 +168,8 @@ class CountingFileOps final : public io::FileOps {
 };
 
 void fail_every_call(const Scene& scene, int error) {
-  for (std::uint64_t n = 1;; ++n) {
-    scene.set_up();
-    const std::size_t descriptors = open_descriptors();
-    FaultyFileOps ops({.at = n, .kind = {}, .error = error});
-    bool succeeded = false;
-    bool unchanged = false;
-    try {
-      scene.save(ops);
-      succeeded = true;
-    } catch (const Error& thrown) {
-      CHECK_EQ(thrown.os_errno(), error);
-      CHECK(!thrown.path().empty());
-      CHECK(error != EINTR && error != kShort);
-      unchanged = says_unchanged(thrown);
-    }
-    CHECK_EQ(open_descriptors(), descriptors);
-    const bool is_new = scene.is_new();
-    CHECK(!succeeded || is_new);
-    CHECK(!unchanged || !is_new);
-    if (ops.injected() == 0) {
-      CHECK(succeeded);
-      CHECK(n > 20);
-      scene.check_no_leftovers(true);
-      return;
-    }
-    scene.check_next_save();
-  }
+  CHECK(faulty::replace_with_every_fault(scene, error) >= 20);
+  scene.check_no_leftovers(true);
 }
 
 }  // namespace
@@ -376,61 +234,14 @@ TEST(a_process_is_killed_before_every_call) {
   kill_before_every_call(Scene(Before::kUsualNames, true, true));
 }
 
-TEST(a_process_is_killed_before_every_call_while_one_file_replaces_a_set) {
-  for_every_one_file_scene([](const OneFileScene& scene) {
-    std::uint64_t n = 1;
-    for (;; ++n) {
-      scene.set_up();
-      const bool died = dies_at(n, [&](io::FileOps& ops) { scene.save(ops); });
-      const bool is_new = scene.is_new();
-      if (!died) {
-        CHECK(is_new && !scene.has_set());
-        break;
-      }
-      scene.check_next_save();
-    }
-    CHECK(n > 15);
-    scene.check_no_leftovers(1);
-  });
-}
-
-TEST(every_call_fails_once_while_one_file_replaces_a_set) {
-  for_every_one_file_scene([](const OneFileScene& scene) {
-    for (std::uint64_t n = 1;; ++n) {
-      scene.set_up();
-      const std::size_t descriptors = open_descriptors();
-      FaultyFileOps ops({.at = n, .kind = {}, .error = EIO});
-      bool succeeded = false;
-      bool unchanged = false;
-      try {
-        scene.save(ops);
-        succeeded = true;
-      } catch (const Error& error) {
-        CHECK_EQ(error.os_errno(), EIO);
-        unchanged = says_unchanged(error);
-      }
-      CHECK_EQ(open_descriptors(), descriptors);
-      const bool is_new = scene.is_new();
-      CHECK(!succeeded || is_new);
-      CHECK(!unchanged || !is_new);
-      if (ops.injected() == 0) {
-        CHECK(succeeded && !scene.has_set());
-        break;
-      }
-      scene.check_next_save();
-    }
-    scene.check_no_leftovers(1);
-  });
-}
-
 TEST(thousands_of_shards_cost_a_constant_number_of_calls_each) {
-  const TempDir dir;
+  const TempDir dir(test_files::in_memory());
   const auto cost = [&](std::size_t shards) {
     const Model model(shards, 1, 1);
     WriteOptions options;
     options.durable = false;
     CountingFileOps ops;
-    options.file_ops = &ops;
+    const io::FileOpsScope scope(ops);
     model.writer.write_shards(dir / kIndex, 1, options);
     return std::pair(ops.calls, ops.most_open);
   };
@@ -443,5 +254,3 @@ TEST(thousands_of_shards_cost_a_constant_number_of_calls_each) {
   CHECK(many_calls <= 20 * few_calls);
   CHECK(many_open < open_descriptors() + 10);
 }
-
-RUN_TESTS()
