@@ -1,7 +1,7 @@
 #pragma once
 
-// A budget of memory over the tensors of any source: loads them when they are acquired, keeps those used last, and lets
-// the others go.
+// A pager keeps some tensors of a model in memory, within a budget. It loads a tensor when a caller acquires it, and
+// evicts the least recently used ones.
 
 #include <chrono>
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace weightstore {
 
-// Where a tensor lies in a source that has no header of its own.
+// Where a tensor is in a raw source, which has no header that says so.
 struct TensorEntry {
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
@@ -34,10 +34,10 @@ struct NamedEntry {
   TensorEntry entry;
 };
 
-// The source ends inside a tensor: `available` of the `needed` bytes at offset() are there. Code kIo.
+// The source ends inside a tensor: of the `needed` bytes at offset(), only `available` exist. Code kIo.
 class OffloadEof : public Error {
  public:
-  // `more` follows the sentence, such as a list of other tensors with the same trouble.
+  // `more` is appended to the message, for example a list of other tensors with the same problem.
   OffloadEof(std::uint64_t offset, std::uint64_t needed, std::uint64_t available, std::string_view more = {});
 
   std::uint64_t needed() const { return needed_; }
@@ -48,14 +48,14 @@ class OffloadEof : public Error {
   std::uint64_t available_;
 };
 
-// A strict budget has no room for a tensor, and nothing was released in time. Code kLimit.
+// A strict budget has no room for a tensor, and no caller released enough memory in time. Code kLimit.
 class BudgetExceeded : public Error {
  public:
   BudgetExceeded(std::uint64_t needed, std::uint64_t budget, std::uint64_t live, std::vector<std::string> holders);
 
   std::uint64_t needed() const { return needed_; }
   std::uint64_t budget() const { return budget_; }
-  // Tensors that could not be let go because they are held, pinned or being loaded; the largest first.
+  // The tensors that could not be evicted because they are held, pinned or being loaded. The largest comes first.
   const std::vector<std::string>& holders() const { return holders_; }
 
  private:
@@ -66,65 +66,67 @@ class BudgetExceeded : public Error {
 
 inline constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
-// The memory that this process can use without swapping: the least of the system's available memory and what its
-// control groups leave, page cache that can be dropped included, less a reserve of a tenth (256 MiB at least, a half at
-// most).
+// A budget that uses the available memory without swapping. It takes the system's available memory or what the control
+// groups of this process leave, whichever is less, and counts page cache that the kernel can drop as available. It
+// keeps a tenth of that in reserve (at least 256 MiB, at most a half).
 std::uint64_t automatic_budget();
 
 enum class DirectReads : std::uint8_t {
-  kAuto,  // when the tensors together exceed the memory that is available as the pager is made
+  kAuto,  // if all tensors together are larger than the available memory, when the pager is made
   kAlways,
   kNever,
 };
 
 struct PagerOptions {
   std::uint64_t budget = kUnlimited;
-  // Best effort (false): the budget is about resident_bytes(); what callers hold after eviction, and what is loading,
-  // is outside of it, and a tensor that does not fit is loaded all the same. Strict: the budget is about live_bytes().
+  // false (best effort): the budget limits resident_bytes(). Tensors that callers still hold after their eviction, and
+  // tensors that are being loaded, do not count. A tensor that does not fit is loaded anyway.
+  // true: the budget limits live_bytes(), which counts all of them.
   bool strict = false;
-  // Strict only: how long acquire() waits for others to release before it throws BudgetExceeded.
+  // Strict only: how long acquire() waits for other callers to release memory before it throws BudgetExceeded.
   std::chrono::milliseconds wait = std::chrono::seconds(10);
   DirectReads direct = DirectReads::kAuto;
-  unsigned readers = 2;  // threads that prefetch, and help with tensors larger than a few MiB; 1 to 64
-  // Hand out views of mapped files and of memory in place of copies. Loading then brings pages in, evicting gives them
-  // back.
+  // The number of reader threads, 1 to 64. They prefetch, and help to read tensors larger than a few MiB.
+  unsigned readers = 2;
+  // Give callers views of a mapped file, or of a source that is memory, instead of copies. To load a tensor then means
+  // to bring its pages into memory; to evict it gives the pages back to the system.
   bool zero_copy = false;
-  std::vector<std::string> pinned;
+  std::vector<std::string> pinned;  // names of tensors to pin
 };
 
-// Counters since the pager was made or reset_stats() was called. Those of one tensor leave out what only the pager as a
-// whole has: errors about names, over_budget_events, peak_live_bytes, pass_count.
+// Counters since the pager was made, or since reset_stats(). The counters of one tensor leave out what only the whole
+// pager has: errors about unknown names, over_budget_events, peak_live_bytes and pass_count.
 struct PagerStats {
-  std::uint64_t hits = 0;             // acquired while resident
+  std::uint64_t hits = 0;             // acquires of a resident tensor
   std::uint64_t misses = 0;           // acquires that began a load
-  std::uint64_t coalesced_waits = 0;  // acquires that waited for a load somebody else had begun
-  std::uint64_t resurrected = 0;      // acquired after eviction, while somebody still held it: nothing was read
+  std::uint64_t coalesced_waits = 0;  // acquires that waited for a load which was already going on
+  std::uint64_t resurrected = 0;      // acquires of an evicted tensor that a caller still held; nothing was read
   std::uint64_t errors = 0;           // acquires that failed
   std::uint64_t loads = 0;
   std::uint64_t load_errors = 0;
   std::uint64_t evictions = 0;
   std::uint64_t bytes_read = 0;
   std::uint64_t bytes_evicted = 0;
-  std::uint64_t prefetch_issued = 0;
-  std::uint64_t prefetch_used = 0;     // acquired after it was there
-  std::uint64_t prefetch_late = 0;     // acquired before it was there
-  std::uint64_t prefetch_wasted = 0;   // evicted without having been acquired
-  std::uint64_t prefetch_skipped = 0;  // not begun, for want of room
-  std::uint64_t wait_ns = 0;           // that acquires waited
-  std::uint64_t load_ns = 0;           // that loads took, including the checksum
+  std::uint64_t prefetch_issued = 0;   // tensors that were queued
+  std::uint64_t prefetch_used = 0;     // acquired after the prefetch was complete
+  std::uint64_t prefetch_late = 0;     // acquired before the prefetch was complete
+  std::uint64_t prefetch_wasted = 0;   // evicted before anybody acquired them
+  std::uint64_t prefetch_skipped = 0;  // not loaded, because there was no room
+  std::uint64_t wait_ns = 0;           // the time that acquires waited
+  std::uint64_t load_ns = 0;           // the time that loads took, including the checksums
   std::uint64_t checksum_ns = 0;
-  std::uint64_t over_budget_events = 0;  // loads that left more resident than the budget
+  std::uint64_t over_budget_events = 0;  // loads after which the pager was over its budget
   std::uint64_t peak_live_bytes = 0;
-  std::uint64_t pass_count = 0;  // how often the first tensor that was acquired came round again
+  std::uint64_t pass_count = 0;  // how often the tensor that was acquired first was acquired again
 };
 
 namespace pager {
-class Core;
-struct Block;
+class PagerImpl;
+struct Frame;
 }  // namespace pager
 
-// A tensor somebody acquired. Its bytes stay where they are until it is released, whatever the pager does meanwhile;
-// the pager itself may be gone. Move-only; one thread at a time.
+// A tensor that a caller has acquired. Its bytes stay valid and in place until it is released, even when the pager
+// evicts the tensor or is destroyed. Move-only. Used by one thread at a time.
 class ResidentTensor {
  public:
   ResidentTensor() = default;
@@ -132,89 +134,103 @@ class ResidentTensor {
   ResidentTensor& operator=(ResidentTensor&& other) noexcept;
   ~ResidentTensor() { release(); }
 
-  explicit operator bool() const { return block_ != nullptr; }
+  explicit operator bool() const { return frame_ != nullptr; }
   ConstBytes bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
   std::size_t slot() const { return slot_; }
 
-  // The bytes with an owner of their own, which holds the tensor as this does.
+  // The bytes with an owner of their own. The owner holds the tensor, independently of this object.
   SharedBytes share() const;
-  // The same as memory that may be written to, for libraries that know no other: the pager's own buffer, and what is
-  // written there is what others find; or a copy-on-write view of a mapped file. nullopt for views of memory.
+  // The same as writable memory, for libraries that know no read-only memory. For a tensor that was read into a buffer,
+  // this is the pager's own buffer: other callers see what is written there. For a view of a mapped file, it is a
+  // copy-on-write view. nullopt for a view of a source that is memory.
   std::optional<SharedMutableBytes> share_writable() const;
   void release() noexcept;
 
  private:
   friend class Pager;
-  explicit ResidentTensor(pager::Block* block);  // takes over one reference
+  explicit ResidentTensor(pager::Frame* frame);  // takes over one reference
 
-  pager::Block* block_ = nullptr;
+  pager::Frame* frame_ = nullptr;
   ConstBytes bytes_;
   std::size_t slot_ = 0;
 };
 
-// Thread-safe. Tensors go by slot, a dense number: a Reader's tensor number, or the rank by offset in a raw source.
+// Thread-safe. Callers name a tensor by its slot, a number from 0 to table().size() - 1: the tensor's number in the
+// Reader or, in a raw source, its rank by offset.
 //
-// Resident tensors are those in the pager's table. On a miss the tensor is read, and published together with the
-// eviction of those acquired longest ago; a read that fails evicts nothing. Callers that want a tensor which is being
-// loaded wait for that load, and get the same bytes or the same error. Pinned tensors are never evicted, and not loaded
-// before they are acquired. Evicting a tensor that somebody holds only takes it off the table; acquired again while it
-// is still held, it returns without being read.
+// A tensor is resident while it is in the pager's table. On a miss the pager reads the tensor first; when that has
+// succeeded, it puts the tensor into the table and evicts the least recently used ones. A read that fails evicts
+// nothing. (A strict budget makes room before the read.) If several callers want a tensor that is being read, they
+// share the read: all get the same bytes or the same error. The pager never evicts pinned tensors, but it loads them
+// only when they are acquired.
 //
-// In a process made by fork(2) the pager goes on with what was resident; loads that other threads had begun are begun
-// anew. before_fork() and after_fork() make that safe when threads, also the pager's own, may be at work.
+// Eviction takes a tensor off the table; its memory stays as long as a caller holds the tensor. If it is acquired again
+// while a caller still holds it, it becomes resident again and is not read.
+//
+// A process made by fork(2) can go on with the pager. Resident tensors stay resident there; loads that other threads
+// had begun are begun again. Call before_fork() and after_fork() when other threads, also the pager's reader threads,
+// may be running at that time.
 class Pager {
  public:
-  // The tensors of a raw source. Throws OffloadEof naming every entry that the source does not hold, Error(kNotFound)
-  // naming every pinned name that is none of them.
+  // The tensors of a raw source. Throws OffloadEof that names every entry which ends after the source, and
+  // Error(kNotFound) that names every unknown name in options.pinned.
   Pager(std::shared_ptr<const ByteSource> source, std::span<const NamedEntry> entries, PagerOptions options = {});
-  // The tensors of an open file or set of shards. Checksums are compared on first load unless it was opened without.
+  // The tensors of an open file or set of shards. The pager compares a checksum when it loads the tensor for the first
+  // time, unless the reader was opened without verification.
   explicit Pager(Reader reader, PagerOptions options = {});
-  // Opens a file or the index of a set, with lazy checksums; mapped when zero_copy asks for it.
+  // Opens a file, or the index of a set of shards, with lazy verification. With zero_copy the file is mapped.
   explicit Pager(const std::filesystem::path& path, PagerOptions options = {});
-  // Waits for reads that are under way. Acquired tensors stay.
+  // As close().
   ~Pager();
   Pager(const Pager&) = delete;
   Pager& operator=(const Pager&) = delete;
 
-  // Names, sizes and places; slots are its tensor numbers. A raw source's tensors are rows of U8.
+  // Names, sizes and places of the tensors. The slots are this table's tensor numbers. The tensors of a raw source are
+  // one-dimensional and of type U8.
   const TensorTable& table() const;
-  // The slot of a name. Throws Error(kNotFound) that suggests near names.
+  // The slot of a name. Throws Error(kNotFound) that suggests similar names.
   std::size_t slot(std::string_view name) const;
 
-  // Throws Error with the source and the tensor: OffloadEof, kIo with errno, kCorrupt (checksum), kNotFound; strict
-  // also BudgetExceeded, after `wait` when given. The next call tries again. `progress` is called about twenty times a
-  // second while the call waits or reads, between parts of a few MiB, and may end it; others who wait for the same
-  // tensor then read it themselves.
+  // Loads the tensor unless it is resident, and holds it for the caller. Throws an Error that names the source and the
+  // tensor: OffloadEof, kIo with errno, kCorrupt (wrong checksum), kNotFound; with a strict budget also BudgetExceeded,
+  // after `wait` or PagerOptions::wait. After an error the next call tries again.
+  //
+  // `progress` is called about twenty times a second while the call waits or reads, between chunks of a few MiB. It can
+  // cancel the call; other callers that wait for the same tensor then read it themselves.
   ResidentTensor acquire(std::size_t slot, std::optional<std::chrono::milliseconds> wait = std::nullopt,
                          const Progress& progress = {});
   ResidentTensor acquire(std::string_view name, std::optional<std::chrono::milliseconds> wait = std::nullopt,
                          const Progress& progress = {});
-  // Only what is resident now; empty otherwise. Never waits for a load.
+  // The tensor if it is resident; otherwise an empty ResidentTensor. Never waits for a load.
   ResidentTensor try_acquire(std::size_t slot);
-  // All of them, in this order, each as by acquire(); those that are not resident are read at the same time.
+  // Acquires several tensors and returns them in this order. Missing tensors are read at the same time; with a strict
+  // budget, one after another. When one fails, the call throws its error and holds none.
   std::vector<ResidentTensor> acquire_many(std::span<const std::size_t> slots,
                                            std::optional<std::chrono::milliseconds> wait = std::nullopt,
                                            const Progress& progress = {});
 
-  // Has tensors loaded by the readers, in this order, demand first. A resident one counts as just used. One for which
-  // there is no room beside what is pinned or prefetched but not yet used is skipped. Errors show when it is acquired.
+  // Lets the reader threads load these tensors in this order, after all loads that callers wait for. A tensor that is
+  // resident becomes the most recently used one. The pager skips tensors that do not fit next to pinned tensors and
+  // unused prefetches. Read errors are not reported: the next acquire() tries again and reports its own.
   void prefetch(std::span<const std::size_t> slots);
-  // Waits until nothing is left to prefetch. `progress` may end the waiting, not the prefetching.
+  // Waits until all prefetches are complete. `progress` can cancel the waiting, but not the prefetches.
   void finish_prefetch(const Progress& progress = {});
 
-  // Pins are counted. unpin() of what is not pinned throws Error(kInvalidArgument).
+  // Pins are counted: each pin() needs its own unpin(). Throws Error(kInvalidArgument) when the tensor is not pinned.
   void pin(std::size_t slot);
   void unpin(std::size_t slot);
 
-  // Takes a tensor off the table. False when it is not resident, or pinned.
+  // Evicts one tensor. False when it is not resident, or is pinned.
   bool evict(std::size_t slot);
-  // Evicts everything that is not pinned, cancels prefetches that have not begun, frees recycled buffers; returns how
-  // many tensors were evicted.
+  // Evicts all tensors that are not pinned, cancels queued prefetches, and frees the buffers kept for reuse. Returns
+  // the number of evicted tensors.
   std::size_t clear();
-  // Evicts until the new budget is kept, as far as pins and, strict, holders allow.
+  // Evicts tensors until the pager is within the new budget, or until only pinned and, with a strict budget, held
+  // tensors are left.
   void set_budget(std::uint64_t bytes);
-  // Evicts everything; from now on acquire() throws Error(kInvalidArgument). Waits for reads under way.
+  // Evicts everything, and waits for the reads of the reader threads. From now on acquire() throws
+  // Error(kInvalidArgument). Tensors that callers hold stay valid.
   void close();
 
   bool is_resident(std::size_t slot) const;
@@ -222,23 +238,25 @@ class Pager {
   std::uint64_t resident_bytes() const;
   std::size_t resident_count() const;
   std::uint64_t budget_bytes() const;
-  // Memory in use: resident, evicted but held, loading, with the slack of their buffers; and buffers kept for reuse.
+  // All memory in use: tensors that are resident, evicted but held, or being loaded, each with the slack of its buffer;
+  // and buffers kept for reuse.
   std::uint64_t live_bytes() const;
-  // How far resident_bytes() (strict: live_bytes()) is above the budget.
+  // By how many bytes resident_bytes() (strict: live_bytes()) exceeds the budget.
   std::uint64_t over_budget_bytes() const;
-  // Whether reads go around the page cache, where the file system can.
+  // Whether reads bypass the page cache where the file system allows it.
   bool reads_directly() const;
 
   PagerStats stats() const;
   PagerStats stats(std::size_t slot) const;
   void reset_stats();
 
-  // Around fork(2), from the thread that calls it. Between the two all other calls wait.
+  // Call these right before and right after fork(2), on the thread that forks; after_fork() in both processes. All
+  // other calls wait meanwhile.
   void before_fork();
   void after_fork();
 
  private:
-  std::shared_ptr<pager::Core> core_;
+  std::shared_ptr<pager::PagerImpl> impl_;
 };
 
 }  // namespace weightstore

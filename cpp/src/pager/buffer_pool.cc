@@ -52,10 +52,10 @@ void BufferPool::put(SharedMutableBytes buffer) {
   free_bytes_ += capacity;
 }
 
-std::uint64_t BufferPool::drop_one(Garbage& garbage) {
+std::uint64_t BufferPool::drop_one(Retired& retired) {
   if (free_.empty()) return 0;
   const std::uint64_t capacity = free_.rbegin()->first;
-  garbage.push_back(take(capacity)->owner);
+  retired.push_back(take(capacity)->owner);
   return capacity;
 }
 

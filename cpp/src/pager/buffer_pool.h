@@ -1,7 +1,7 @@
 #pragma once
 
-// Memory for tensors that come and go. Touching fresh pages costs several times what reading into them does, so buffers
-// are kept and used again.
+// Buffers for tensors, used again and again: the first touch of a new page costs several times as much as reading into
+// it.
 
 #include <cstdint>
 #include <map>
@@ -12,26 +12,28 @@
 
 namespace weightstore::pager {
 
-// What was let go under the pager's mutex and is to be freed after it.
-using Garbage = std::vector<std::shared_ptr<const void>>;
+// Memory that code retires while it holds the pager's mutex. The destructor frees it, so it is declared before the
+// lock: the memory is then freed after the mutex is unlocked.
+using Retired = std::vector<std::shared_ptr<const void>>;
 
-// Free buffers by capacity. Thread-compatible: the pager's mutex guards it.
+// The free buffers, by capacity. The caller holds the pager's mutex, except for the static functions.
 class BufferPool {
  public:
-  // Smaller buffers are not kept, and have no slack.
+  // The pool keeps no buffers smaller than this, and they have no slack.
   static constexpr std::uint64_t kPooled = 64 << 10;
 
-  // The capacity of a buffer for `size` bytes: the next of eight steps to each power of two, so that tensors of about
-  // the same size share buffers; at most an eighth is slack.
+  // The capacity of a buffer for `size` bytes. There are eight capacities between two powers of two, so that tensors of
+  // about the same size can share buffers. At most an eighth of a buffer is slack.
   static std::uint64_t capacity_for(std::uint64_t size);
-  // New memory, aligned to 64 bytes, from kPooled to a page, from 2 MiB to that. Throws Error(kMemory) or
+  // New memory. It is aligned to 64 bytes; from kPooled on to a page; from 2 MiB on to 2 MiB. Throws Error(kMemory) or
   // std::bad_alloc.
   static SharedMutableBytes allocate(std::uint64_t capacity);
 
+  // A free buffer of exactly this capacity, if there is one.
   std::optional<SharedMutableBytes> take(std::uint64_t capacity);
   void put(SharedMutableBytes buffer);
-  // Lets the largest buffer go; returns its capacity, 0 when there is none.
-  std::uint64_t drop_one(Garbage& garbage);
+  // Retires the largest buffer. Returns its capacity, or 0 when the pool is empty.
+  std::uint64_t drop_one(Retired& retired);
   std::uint64_t free_bytes() const { return free_bytes_; }
 
  private:

@@ -9,9 +9,10 @@
 namespace weightstore::pager {
 namespace {
 
-// Chunks are one to two of these: small enough to share a tensor between threads, large enough to keep a device busy.
-constexpr std::uint64_t kChunkBytes = io::kBlockBytes;
-// Around the page cache one request at a time leaves the device idle between them.
+// A chunk has one to two times this size: small enough that threads can share a tensor, large enough to keep a device
+// busy.
+constexpr std::uint64_t kChunkBytes = io::kChunkBytes;
+// Direct reads have smaller chunks, so that several threads keep several requests in the device's queue.
 constexpr std::uint64_t kDirectChunkBytes = 1 << 20;
 
 constexpr std::uint64_t kNumberAlignment = 8;  // of the widest element
@@ -29,8 +30,8 @@ LoadPlan LoadPlan::make(const ByteSource& source, io::DirectFile* direct, std::u
     plan.padding = in_page;
     plan.direct = direct;
   } else {
-    // Numbers must be aligned in memory even where they are not in the file. The distance from the place in the file's
-    // page stays clear of what copies_slowly() warns of.
+    // Numbers must be aligned in memory, even where they are not aligned in the file. The extra kMemoryAlignment avoids
+    // the distances between source and target at which is_slow_copy() is true.
     plan.padding = round_up(in_page, kMemoryAlignment) + kMemoryAlignment;
   }
   return plan;
@@ -46,8 +47,8 @@ void Load::start(const LoadPlan& plan, std::byte* memory) {
   memory_ = memory;
   const std::uint64_t length = plan.padding + plan.size;
   const std::uint64_t usual = plan.direct != nullptr ? kDirectChunkBytes : kChunkBytes;
-  const std::uint64_t parts = std::max<std::uint64_t>(1, length / usual);
-  chunk_bytes_ = std::max(round_up((length + parts - 1) / parts, io::kDirectAlignment), io::kDirectAlignment);
+  const std::uint64_t wanted = std::max<std::uint64_t>(1, length / usual);
+  chunk_bytes_ = std::max(round_up((length + wanted - 1) / wanted, io::kDirectAlignment), io::kDirectAlignment);
   chunk_count_ = std::max<std::uint64_t>(1, (length + chunk_bytes_ - 1) / chunk_bytes_);
   remaining_.store(chunk_count_, std::memory_order_relaxed);
   started_.store(true, std::memory_order_release);
@@ -81,7 +82,7 @@ std::uint64_t Load::bytes_begun() const {
 }
 
 void Load::read_chunk(std::uint64_t chunk) const {
-  // In bytes from the begin of the buffer, which is that of a page of the file when reads are direct.
+  // Positions in the buffer. With direct reads, position 0 corresponds to the beginning of a page of the file.
   const std::uint64_t begin = chunk * chunk_bytes_;
   const std::uint64_t end = std::min(begin + chunk_bytes_, plan_.padding + plan_.size);
   if (plan_.direct != nullptr && plan_.direct->usable() &&

@@ -1,74 +1,80 @@
 #pragma once
 
-// One tensor on its way into memory.
+// One tensor that is being read into memory.
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 
 #include "io/direct_file.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore::pager {
 
-struct Block;
+struct Frame;
 
-// Where a tensor is, and how its bytes are had. `direct` is null when they come through the page cache.
+using Failure = std::function<void()>;  // throws an error when it is called; empty when nothing failed
+
+// Where the bytes of a tensor are, and how they are read.
 struct LoadPlan {
   const ByteSource* source = nullptr;
-  io::DirectFile* direct = nullptr;
+  io::DirectFile* direct = nullptr;  // null: the reads use the page cache
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
-  // Bytes before it in its buffer. A file's tensor lies in its page as it lies in the file's, so that O_DIRECT can read
-  // it into place, and copies out of the page cache run at full speed.
+  // Unused bytes at the beginning of the buffer. They give the tensor the same position inside a memory page as it has
+  // inside a page of the file. O_DIRECT needs that to read into place, and copies from the page cache are fast that
+  // way.
   std::uint64_t padding = 0;
 
   static LoadPlan make(const ByteSource& source, io::DirectFile* direct, std::uint64_t offset, std::uint64_t size);
-  // What its buffer must hold.
+  // How large the buffer must be.
   std::uint64_t buffer_bytes() const;
 };
 
-// A load in flight. One thread leads it; the others that take part read chunks, or wait. read() is thread-safe; the
-// fields below it belong to the pager's mutex.
+// The load of one tensor. One thread runs the load; other threads can help by reading chunks of it. The functions are
+// thread-safe unless they say otherwise; the public fields are guarded by the pager's mutex.
 class Load {
  public:
-  Load(std::uint32_t slot, bool prefetch) : slot_(slot), prefetch_(prefetch) {}
+  Load(std::uint32_t tensor, bool prefetch) : tensor_(tensor), prefetch_(prefetch) {}
 
-  std::uint32_t slot() const { return slot_; }
+  std::uint32_t tensor() const { return tensor_; }
   bool is_prefetch() const { return prefetch_; }
 
-  // By the leader, once: from here on others may help. `buffer` has plan.buffer_bytes().
-  void start(const LoadPlan& plan, std::byte* buffer);
-  // Whether a helper would find something to do.
+  // Splits the read into chunks; other threads can help from now on. `memory` has plan.buffer_bytes() bytes. Called
+  // once, by the thread that runs the load.
+  void start(const LoadPlan& plan, std::byte* memory);
+  // Whether there are chunks that no thread has taken yet.
   bool has_chunks() const;
   std::size_t chunks() const { return chunk_count_; }
-  // Reads chunks until none is left or, when given, `pause` says to. Errors are kept for finish().
+  // Reads chunks until none is left or `pause` returns true. Keeps errors for finish().
   void read(const std::function<bool()>& pause = {});
-  // Keeps an error for finish(), unless there is one; what has not been read is left out.
+  // Keeps an error for finish(), and skips the chunks that no thread has begun. The first error counts.
   void fail(std::exception_ptr error);
-  // By the leader: waits for the helpers, and throws the first error.
+  // Waits until the helping threads have read their chunks, and throws the first error. Called by the thread that runs
+  // the load, after read().
   void finish();
-  std::uint64_t bytes_begun() const;  // of plan.size, about
+  // About how many bytes of the tensor have been read.
+  std::uint64_t bytes_begun() const;
 
   // ---- under the pager's mutex -----------------------------------------------------------------------------------
-  bool led = false;
-  bool reserved = false;
-  std::uint32_t waiters = 0;  // each gets a reference to the result
-  bool done = false;
-  std::function<void()> raise;  // throws what went wrong with the reading; empty when nothing did
-  std::condition_variable ended;
-  // What was reserved, until the block has it.
+  bool is_running = false;    // a thread runs this load, or has run it
+  bool is_reserved = false;   // its memory is reserved
+  bool is_done = false;       // it has a result, or it failed, or it was cancelled
+  std::uint32_t waiters = 0;  // callers that get a reference to the result
+  Failure failure;            // what went wrong with the reading
+  std::condition_variable done;
+  // The reserved memory, until the frame gets it.
   std::uint64_t charge = 0;
   SharedMutableBytes buffer;
-  Block* result = nullptr;
+  Frame* result = nullptr;
 
  private:
   void read_chunk(std::uint64_t chunk) const;
 
-  const std::uint32_t slot_;
+  const std::uint32_t tensor_;
   const bool prefetch_;
   LoadPlan plan_;
   std::byte* memory_ = nullptr;
@@ -78,7 +84,9 @@ class Load {
   std::atomic<std::uint64_t> remaining_{0};
   std::atomic<bool> started_{false};
   std::atomic<bool> failed_{false};
-  std::exception_ptr error_;  // written by the one that set failed_
+  std::exception_ptr error_;  // written by the thread that set failed_
 };
+
+using LoadPtr = std::shared_ptr<Load>;
 
 }  // namespace weightstore::pager

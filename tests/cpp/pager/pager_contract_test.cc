@@ -1,4 +1,4 @@
-// What the pager promises: the eleven facts of the pager it is modelled on, in their stronger form, and the verbs.
+// What the pager promises about loading, eviction, pins, handles and statistics.
 
 #include "check.h"
 #include "io/file_source.h"

@@ -1,4 +1,4 @@
-// Callers that give up: for want of time, or because they were called off. Nobody else is the worse for it.
+// Callers whose deadline passes, or that are cancelled. Other callers are not affected.
 
 #include <thread>
 
@@ -20,8 +20,8 @@ PagerOptions strict_budget(std::uint64_t budget) {
 
 bool never(std::uint64_t, std::uint64_t, std::string_view) { return false; }
 
-// Called off as soon as it is open, and asked for at least once.
-struct CallOff {
+// Cancels a call once `now` is set, and counts the calls of the callback.
+struct Cancellation {
   std::atomic<bool> now = false;
   std::atomic<unsigned> calls = 0;
   Progress progress() {
@@ -39,7 +39,7 @@ void wait_until(Condition condition) {
 
 }  // namespace
 
-TEST(a_wait_for_room_can_be_called_off) {
+TEST(a_wait_for_room_can_be_cancelled) {
   Model model(2, 50, strict_budget(50));
   ResidentTensor held = model.pager->acquire("0");
   std::uint64_t total = 0;
@@ -66,10 +66,10 @@ TEST(what_the_callback_throws_is_thrown) {
   CHECK_THROWS(Mine, model.pager->acquire("1", hours(1), [](auto, auto, auto) -> bool { throw Mine(); }));
 }
 
-TEST(who_joined_goes_on_when_the_first_is_called_off) {
+TEST(who_joined_goes_on_when_the_first_is_cancelled) {
   Model model(2, 50, strict_budget(50));
   ResidentTensor held = model.pager->acquire("0");
-  CallOff off;
+  Cancellation off;
   std::jthread first([&] {
     const Error error = CHECK_THROWS(Error, model.pager->acquire("1", hours(1), off.progress()));
     CHECK(error.code() == ErrorCode::kCancelled);
@@ -109,7 +109,7 @@ TEST(who_joined_has_time_of_its_own) {
   CHECK_EQ(model.pager->live_bytes(), 50u);
 }
 
-TEST(who_joined_can_be_called_off) {
+TEST(who_joined_can_be_cancelled) {
   Model model(1, 10, {});
   Gate gate;
   model.source->before_read = [&](std::uint64_t, std::size_t) { gate.pass(); };
@@ -123,11 +123,11 @@ TEST(who_joined_can_be_called_off) {
   CHECK_EQ(model.pager->live_bytes(), 0u);
 }
 
-TEST(a_long_read_can_be_called_off) {
+TEST(a_long_read_can_be_cancelled) {
   constexpr std::size_t kSize = 64u << 20;
   Model model(1, kSize, {});
   model.source->before_read = [](std::uint64_t, std::size_t) { std::this_thread::sleep_for(milliseconds(60)); };
-  CallOff off;
+  Cancellation off;
   off.now = true;
   CHECK(CHECK_THROWS(Error, model.pager->acquire("0", {}, off.progress())).code() == ErrorCode::kCancelled);
   CHECK(model.source->reads() < 16);
@@ -140,7 +140,7 @@ TEST(a_long_read_can_be_called_off) {
   CHECK_EQ(model.pager->live_bytes(), 0u);
 }
 
-TEST(many_can_be_called_off) {
+TEST(many_can_be_cancelled) {
   Model model(6, 10, {});
   std::atomic<bool> slow = true;
   Gate gate;
@@ -160,7 +160,7 @@ TEST(many_can_be_called_off) {
   CHECK_EQ(model.pager->live_bytes(), 50u);
 }
 
-TEST(waiting_for_prefetches_can_be_called_off) {
+TEST(waiting_for_prefetches_can_be_cancelled) {
   Model model(2, 10, {});
   Gate gate;
   model.source->before_read = [&](std::uint64_t, std::size_t) { gate.pass(); };

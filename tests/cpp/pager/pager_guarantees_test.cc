@@ -1,12 +1,11 @@
-// The flaws of the pager this one is modelled on, F1 to F16, each as the test that would have found it. F1 to F5 under
-// threads are also what pager_threads_test.cc is about.
+// Guarantees that a simple pager easily breaks, one per test. pager_threads_test.cc tests the first five under load.
 
 #include <algorithm>
 #include <thread>
 
 #include "check.h"
 #include "io/file_source.h"
-#include "pager/budget.h"
+#include "pager/default_budget.h"
 #include "pager_sources.h"
 
 using namespace weightstore;
@@ -22,7 +21,7 @@ void on_threads(unsigned count, Work work) {
 
 }  // namespace
 
-TEST(f1_a_hit_overtaken_by_an_eviction_leaves_no_ghost) {
+TEST(a_hit_overtaken_by_an_eviction_leaves_no_ghost) {
   Model model(8, 10, with_budget(30));
   on_threads(4, [&](unsigned t) {
     for (std::size_t k = 0; k < 20'000; ++k) model.pager->acquire((k * 7 + t * 3) % 8);
@@ -33,7 +32,7 @@ TEST(f1_a_hit_overtaken_by_an_eviction_leaves_no_ghost) {
   CHECK(model.residents() == (Slots{5, 6, 7}));
 }
 
-TEST(f2_callers_that_miss_together_share_one_read) {
+TEST(callers_that_miss_together_share_one_read) {
   Model model(1, 1000, {});
   Gate gate;
   model.source->before_read = [&](std::uint64_t, std::size_t) { gate.pass(); };
@@ -57,7 +56,7 @@ TEST(f2_callers_that_miss_together_share_one_read) {
   CHECK_EQ(model.pager->stats().misses, 1u);
 }
 
-TEST(f3_callers_that_miss_together_do_not_overshoot) {
+TEST(callers_that_miss_together_do_not_overshoot) {
   Model model(8, 1000, with_budget(2000));
   Gate gate;
   model.source->before_read = [&](std::uint64_t, std::size_t) { gate.pass(); };
@@ -72,7 +71,7 @@ TEST(f3_callers_that_miss_together_do_not_overshoot) {
   CHECK_EQ(model.pager->live_bytes(), 2000u);
 }
 
-TEST(f4_the_account_never_wraps) {
+TEST(the_account_never_wraps) {
   Model model(6, 10, with_budget(20));
   std::atomic<bool> stop = false;
   std::atomic<bool> wrapped = false;
@@ -89,7 +88,7 @@ TEST(f4_the_account_never_wraps) {
   CHECK(!wrapped);
 }
 
-TEST(f5_a_tensor_has_one_age) {
+TEST(a_tensor_has_one_age) {
   Model model(3, 10, with_budget(20));
   on_threads(4, [&](unsigned) { model.pager->acquire("0"); });
   model.pager->acquire("1");
@@ -98,7 +97,7 @@ TEST(f5_a_tensor_has_one_age) {
   CHECK(model.residents() == (Slots{0, 2}));
 }
 
-TEST(f6_what_is_held_is_counted_and_not_read_again) {
+TEST(what_is_held_is_counted_and_not_read_again) {
   Model model(4, 50, with_budget(50));
   std::vector<ResidentTensor> held;
   for (std::size_t i = 0; i < 4; ++i) held.push_back(model.pager->acquire(i));
@@ -108,7 +107,7 @@ TEST(f6_what_is_held_is_counted_and_not_read_again) {
   CHECK_EQ(model.source->reads(), 4u);
 }
 
-TEST(f7_a_read_that_fails_evicts_nothing) {
+TEST(a_read_that_fails_evicts_nothing) {
   Model model(3, 50, with_budget(100));
   model.pager->acquire("0");
   model.pager->acquire("1");
@@ -130,7 +129,7 @@ TEST(f7_a_read_that_fails_evicts_nothing) {
   CHECK(model.residents() == (Slots{1, 2}));
 }
 
-TEST(f8_a_victim_is_found_without_looking_at_everything) {
+TEST(a_victim_is_found_without_looking_at_everything) {
   // The order of eviction is exact with as many slots as a mixture of experts has, and no quadratic work is done.
   constexpr std::size_t kCount = 46'000;
   Model model(kCount, 1, with_budget(kCount / 2));
@@ -140,7 +139,7 @@ TEST(f8_a_victim_is_found_without_looking_at_everything) {
   for (std::size_t i = 0; i < kCount / 2; ++i) CHECK_EQ(model.pager->is_resident(i), i % 2 == 0);
 }
 
-TEST(f9_buffers_are_used_again) {
+TEST(buffers_are_used_again) {
   constexpr std::size_t kSize = 256 << 10;
   Model model(6, kSize, with_budget(2 * kSize));
   std::vector<const std::byte*> addresses;
@@ -153,7 +152,7 @@ TEST(f9_buffers_are_used_again) {
   CHECK_EQ(model.pager->stats().peak_live_bytes, 3 * kSize);
 }
 
-TEST(f10_a_file_that_is_replaced_is_still_the_one_that_was_opened) {
+TEST(a_file_that_is_replaced_is_still_the_one_that_was_opened) {
   const test_files::TempDir dir;
   test_files::write_file(dir / "raw", contents(2, 100));
   Pager pager(io::open_file(dir / "raw", false, io::system_file_ops()), entries(2, 100), with_budget(100));
@@ -163,7 +162,7 @@ TEST(f10_a_file_that_is_replaced_is_still_the_one_that_was_opened) {
   CHECK_EQ(text_of(pager.acquire("1")), data_of(1, 100));
 }
 
-TEST(f11_a_mapped_file_is_not_copied) {
+TEST(a_mapped_file_is_not_copied) {
   const test_files::TempDir dir;
   test_files::write_file(dir / "raw", contents(2, 10'000));
   const auto source = io::open_file(dir / "raw", true, io::system_file_ops());
@@ -177,7 +176,7 @@ TEST(f11_a_mapped_file_is_not_copied) {
   CHECK_EQ(text_of(first), data_of(0, 10'000));
 }
 
-TEST(f12_the_caller_can_hold_a_part_of_a_cycle) {
+TEST(the_caller_can_hold_a_part_of_a_cycle) {
   // Least recently used is the worst order for a cycle; what is pinned is nevertheless read once.
   Model model(4, 10, with_budget(30, {"0", "1"}));
   for (int pass = 0; pass < 5; ++pass) {
@@ -188,7 +187,7 @@ TEST(f12_the_caller_can_hold_a_part_of_a_cycle) {
   CHECK_EQ(model.pager->stats().pass_count, 4u);
 }
 
-TEST(f13_reading_goes_on_while_the_caller_works) {
+TEST(reading_goes_on_while_the_caller_works) {
   Model model(3, 10, {});
   model.pager->acquire("0");
   model.pager->prefetch(Slots{1, 2});
@@ -199,7 +198,7 @@ TEST(f13_reading_goes_on_while_the_caller_works) {
   CHECK_EQ(model.pager->stats().prefetch_used, 1u);
 }
 
-TEST(f14_all_bad_entries_are_named_at_once) {
+TEST(all_bad_entries_are_named_at_once) {
   const auto source = std::make_shared<CountingSource>(std::string(100, 'x'));
   std::vector<NamedEntry> map = {{"good", {0, 100}}, {"long", {50, 51}}, {"far", {101, 0}}, {"wrap", {8, ~0ull}}};
   const OffloadEof error = CHECK_THROWS(OffloadEof, Pager(source, map));
@@ -229,7 +228,7 @@ TEST(f14_all_bad_entries_are_named_at_once) {
   CHECK(CHECK_THROWS(Error, Pager(source, map)).code() == ErrorCode::kInvalidArgument);
 }
 
-TEST(f15_the_automatic_budget_keeps_a_reserve) {
+TEST(the_automatic_budget_keeps_a_reserve) {
   constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
   CHECK_EQ(pager::budget_from(10 * kGiB), 9 * kGiB);
   CHECK_EQ(pager::budget_from(kGiB), kGiB - kGiB / 4);
@@ -238,7 +237,7 @@ TEST(f15_the_automatic_budget_keeps_a_reserve) {
   CHECK(automatic_budget() > 0);
 }
 
-TEST(f16_more_than_the_budget_is_visible) {
+TEST(more_than_the_budget_is_visible) {
   Model model(3, 50, with_budget(60, {"0", "1"}));
   CHECK_EQ(model.pager->over_budget_bytes(), 0u);
   for (std::size_t i = 0; i < 3; ++i) model.pager->acquire(i);

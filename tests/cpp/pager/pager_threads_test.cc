@@ -13,10 +13,10 @@ using namespace pager_sources;
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kAcquires = 200'000;
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kTimeLimit = std::chrono::seconds(30);
 #else
 constexpr std::size_t kAcquires = 1'000'000;
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kTimeLimit = std::chrono::seconds(10);
 #endif
 constexpr unsigned kThreads = 8;
 
@@ -38,7 +38,7 @@ class Watchdog {
       if (steps != last) {
         last = steps;
         moved = now;
-      } else if (now - moved > kPatience) {
+      } else if (now - moved > kTimeLimit) {
         std::fprintf(stderr, "no progress after %llu steps\n", static_cast<unsigned long long>(steps));
         std::_Exit(2);
       }

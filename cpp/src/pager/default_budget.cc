@@ -1,4 +1,4 @@
-#include "pager/budget.h"
+#include "pager/default_budget.h"
 
 #include <algorithm>
 

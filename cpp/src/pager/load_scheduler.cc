@@ -1,0 +1,298 @@
+#include "pager/load_scheduler.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace weightstore::pager {
+namespace {
+
+std::uint64_t ns_since(Clock::time_point start) {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
+}
+
+}  // namespace
+
+LoadScheduler::LoadScheduler(Owner& owner, std::mutex& mutex, const Catalog& catalog, MemoryAccount& account,
+                             Statistics& statistics, unsigned readers)
+    : owner_(owner),
+      mutex_(mutex),
+      catalog_(catalog),
+      account_(account),
+      statistics_(statistics),
+      readers_(*this, mutex, readers),
+      process_(::getpid()) {}
+
+// ---- waiting callers ------------------------------------------------------------------------------------------------
+
+LoadPtr LoadScheduler::begin(std::size_t tensor, bool prefetch) {
+  auto load = std::make_shared<Load>(static_cast<std::uint32_t>(tensor), prefetch);
+  loading_.emplace(tensor, load);
+  TensorState& state = account_.states()[tensor];
+  if (!prefetch) {
+    statistics_.count(tensor, [&](PagerStats& stats) {
+      ++stats.misses;
+      if (state.presence == Presence::kQueued) ++stats.prefetch_late;
+    });
+  }
+  state.presence = Presence::kLoading;
+  return load;
+}
+
+LoadPtr LoadScheduler::begin_or_join(std::size_t tensor) {
+  LoadPtr load;
+  if (account_.states()[tensor].presence == Presence::kLoading) {
+    load = loading_.at(tensor);
+    statistics_.count(tensor, [&](PagerStats& stats) {
+      ++stats.coalesced_waits;
+      if (load->is_prefetch()) ++stats.prefetch_late;
+    });
+  } else {
+    load = begin(tensor, false);
+  }
+  ++load->waiters;
+  return load;
+}
+
+Failure LoadScheduler::wait(Lock& lock, const LoadPtr& load, Deadline& deadline, Retired& retired) {
+  const auto started = Clock::now();
+  const bool joined = load->is_running;
+  Failure failure = joined ? help_and_wait(lock, load, deadline, retired) : run(lock, load, deadline);
+  const bool must_begin_again = !failure && load->result == nullptr;
+  statistics_.count(load->tensor(), [&](PagerStats& stats) {
+    stats.wait_ns += ns_since(started);
+    if (failure) ++stats.errors;
+    // The next attempt counts this acquire again. The counter is 0 when the counters were reset meanwhile.
+    if (joined && must_begin_again && stats.coalesced_waits > 0) --stats.coalesced_waits;
+  });
+  return failure;
+}
+
+Failure LoadScheduler::help_and_wait(Lock& lock, const LoadPtr& load, Deadline& deadline, Retired& retired) {
+  const std::size_t tensor = load->tensor();
+  const TensorTable& table = catalog_.table();
+  try {
+    while (!load->is_done) {
+      // The deadline is about room only: a read takes as long as it takes, but its room may never come.
+      const bool waits_for_room = account_.strict() && !load->is_reserved && !load->is_prefetch();
+      if (waits_for_room && deadline.has_passed()) throw account_.no_room_for(tensor);
+      const bool report = deadline.is_report_due();
+      if (load->has_chunks() || report) {
+        lock.unlock();
+        if (report) deadline.report(load->bytes_begun(), table.nbytes(tensor), table.name(tensor));
+        load->read([&] { return deadline.is_report_due(); });
+        lock.lock();
+      } else {
+        deadline.sleep(load->done, lock, waits_for_room);
+      }
+    }
+  } catch (...) {
+    Failure failure = catalog_.current_failure(tensor);
+    if (!lock.owns_lock()) lock.lock();
+    stop_waiting(load, retired);
+    return failure;
+  }
+  TensorStates& states = account_.states();
+  if (load->result != nullptr && states[tensor].frame == load->result) states.use(states[tensor]);
+  return load->failure;
+}
+
+void LoadScheduler::stop_waiting(const LoadPtr& load, Retired& retired) {
+  if (load->result != nullptr) return account_.release(load->result, retired);
+  --load->waiters;
+  if (load->is_running) return;
+  // No thread runs this load, so no thread will end it.
+  load->is_running = true;
+  account_.cancel(*load, retired);
+  end(*load);
+}
+
+// ---- running a load -------------------------------------------------------------------------------------------------
+
+Failure LoadScheduler::run(Lock& lock, const LoadPtr& load, Deadline& deadline) {
+  const std::size_t tensor = load->tensor();
+  const auto started = Clock::now();
+  Retired retired;
+  Failure failure;
+  load->is_running = true;
+  try {
+    account_.reserve(lock, *load, deadline, retired);
+    load->is_reserved = true;
+    lock.unlock();
+    retired.clear();
+    std::unique_ptr<Frame> frame(fetch(load, deadline));
+    const auto fetched = Clock::now();
+    catalog_.verify(tensor, frame->bytes);
+    const std::uint64_t checksum_ns = ns_since(fetched);
+    lock.lock();
+    const std::uint64_t size = frame->bytes.size();
+    account_.publish(*load, frame.release(), retired);
+    statistics_.count(tensor, [&](PagerStats& stats) {
+      ++stats.loads;
+      stats.bytes_read += size;
+      stats.checksum_ns += checksum_ns;
+      stats.load_ns += ns_since(started);
+    });
+  } catch (...) {
+    failure = catalog_.current_failure(tensor);
+    if (!lock.owns_lock()) lock.lock();
+    account_.cancel(*load, retired);
+    const bool skipped = load->is_prefetch() && !load->is_reserved;
+    statistics_.count(tensor, [&](PagerStats& stats) { ++(skipped ? stats.prefetch_skipped : stats.load_errors); });
+    // Only an error of the reading is an error of the waiting callers, too.
+    if (load->is_reserved && !deadline.is_cancelled()) load->failure = failure;
+  }
+  end(*load);
+  if (!retired.empty()) {
+    lock.unlock();
+    retired.clear();
+    lock.lock();
+  }
+  return failure;
+}
+
+void LoadScheduler::end(Load& load) {
+  load.is_done = true;
+  loading_.erase(load.tensor());
+  load.done.notify_all();
+  account_.notify_waiters();
+}
+
+Frame* LoadScheduler::fetch(const LoadPtr& load, Deadline& deadline) {
+  const std::size_t tensor = load->tensor();
+  auto frame = std::make_unique<Frame>();
+  frame->tensor = load->tensor();
+  frame->impl = owner_.shared_from_this();
+  if (catalog_.is_view(tensor)) {
+    catalog_.show(tensor, *frame);
+    return frame.release();
+  }
+  const LoadPlan plan = catalog_.plan(tensor);
+  catalog_.check_expansion(plan.size);
+  if (load->buffer.owner == nullptr) load->buffer = BufferPool::allocate(load->charge);
+  load->start(plan, load->buffer.bytes.data());
+  if (load->is_prefetch()) {
+    read_for_prefetch(*load);
+  } else {
+    read_for_caller(load, deadline);
+  }
+  load->finish();
+  frame->bytes = ConstBytes(load->buffer.bytes.data() + plan.padding, plan.size);
+  return frame.release();
+}
+
+void LoadScheduler::read_for_prefetch(Load& load) {
+  // Callers come first: between chunks the thread helps those that wait for another tensor.
+  do {
+    load.read([this] { return readers_.has_demand(); });
+    if (!readers_.has_demand()) continue;
+    Lock lock(mutex_);
+    readers_.help(lock);
+  } while (load.has_chunks());
+}
+
+void LoadScheduler::read_for_caller(const LoadPtr& load, Deadline& deadline) {
+  const TensorTable& table = catalog_.table();
+  const std::size_t tensor = load->tensor();
+  if (load->chunks() > 1) {
+    const std::lock_guard lock(mutex_);
+    if (try_start_readers()) readers_.share_chunks(load);
+  }
+  while (load->has_chunks()) {
+    load->read([&] { return deadline.is_report_due(); });
+    if (!deadline.is_report_due()) continue;
+    try {
+      deadline.report(load->bytes_begun(), table.nbytes(tensor), table.name(tensor));
+    } catch (...) {
+      // Other threads may still be writing to the buffer: finish() waits for them, and then throws this.
+      load->fail(std::current_exception());
+    }
+  }
+}
+
+// ---- reader threads -------------------------------------------------------------------------------------------------
+
+void LoadScheduler::start_readers() {
+  check_process();
+  readers_.start(owner_.shared_from_this());
+}
+
+bool LoadScheduler::try_start_readers() {
+  try {
+    start_readers();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void LoadScheduler::share(std::span<const LoadPtr> loads) {
+  if (try_start_readers()) readers_.share_loads(loads);
+}
+
+void LoadScheduler::run_load(Lock& lock, const LoadPtr& load) {
+  const Progress no_progress;
+  Deadline deadline(std::chrono::milliseconds(0), no_progress);
+  run(lock, load, deadline);
+}
+
+void LoadScheduler::queue_prefetch(std::size_t tensor) {
+  account_.states()[tensor].presence = Presence::kQueued;
+  readers_.queue_prefetch(tensor);
+  statistics_.count(tensor, [](PagerStats& stats) { ++stats.prefetch_issued; });
+}
+
+void LoadScheduler::run_prefetch(Lock& lock, std::size_t tensor) {
+  TensorState& state = account_.states()[tensor];
+  if (state.presence != Presence::kQueued) return;
+  std::uint64_t loading_bytes = 0;
+  for (const auto& [other, load] : loading_) loading_bytes += catalog_.table().nbytes(other);
+  if (!account_.has_room_to_prefetch(tensor, loading_bytes)) {
+    state.presence = Presence::kAbsent;
+    statistics_.count(tensor, [](PagerStats& stats) { ++stats.prefetch_skipped; });
+    return;
+  }
+  LoadPtr load = begin(tensor, true);
+  run_load(lock, load);
+  // The load is destroyed without the mutex; ReaderThreads::help() says why.
+  lock.unlock();
+  load.reset();
+  lock.lock();
+}
+
+void LoadScheduler::finish_prefetch(Lock& lock, Deadline& deadline) {
+  while (const std::size_t left = readers_.prefetches_left()) {
+    if (deadline.is_report_due()) {
+      lock.unlock();
+      deadline.report(0, left, {});
+      lock.lock();
+    } else {
+      deadline.sleep(readers_.idle(), lock, false);
+    }
+  }
+}
+
+void LoadScheduler::cancel_queued_prefetches() {
+  for (const std::size_t tensor : readers_.cancel_prefetches()) {
+    TensorState& state = account_.states()[tensor];
+    if (state.presence == Presence::kQueued) state.presence = Presence::kAbsent;
+  }
+}
+
+std::vector<std::thread> LoadScheduler::stop() {
+  cancel_queued_prefetches();
+  return readers_.stop();
+}
+
+void LoadScheduler::check_process() {
+  if (process_ == ::getpid()) return;
+  process_ = ::getpid();
+  // The loads are never destroyed: the threads of the parent that used them left them in an unknown state.
+  const auto* parent = new auto(std::exchange(loading_, {}));
+  for (const auto& [tensor, load] : *parent) account_.forget(*load);
+  account_.abandon_waiters();
+  cancel_queued_prefetches();
+  readers_.abandon_threads();
+}
+
+}  // namespace weightstore::pager

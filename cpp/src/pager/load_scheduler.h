@@ -1,0 +1,96 @@
+#pragma once
+
+// The loads: which tensors are being read, which thread reads each of them, and who waits for the result.
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "pager/catalog.h"
+#include "pager/deadline.h"
+#include "pager/frame.h"
+#include "pager/load.h"
+#include "pager/memory_account.h"
+#include "pager/reader_threads.h"
+#include "pager/statistics.h"
+
+namespace weightstore::pager {
+
+// Keeps the loads in progress and the reader threads. All functions are called with the pager's mutex held; those that
+// take the lock unlock it while they wait or read.
+//
+// The life of a load:
+//   1. begin() marks the tensor as loading. Callers that want the same tensor join this load.
+//   2. One thread runs the load: a caller, or a reader thread. It reserves memory in the account; with a strict budget
+//      it may have to wait for that.
+//   3. The thread reads the bytes without the mutex. Waiting callers and reader threads help with large tensors.
+//   4. The thread compares the checksum, and publishes the tensor in the account. Each waiting caller gets a reference.
+//
+// When the reading fails, every waiting caller gets the error, and the account is as it was before. When the thread
+// that runs the load gets no memory in time, or its caller cancels it, only that caller gets an error; the waiting
+// callers start the load again.
+class LoadScheduler : private LoadRunner {
+ public:
+  using Owner = std::enable_shared_from_this<PagerImpl>;
+
+  // All references outlive this object. Frames and reader threads keep `owner` alive.
+  LoadScheduler(Owner& owner, std::mutex& mutex, const Catalog& catalog, MemoryAccount& account, Statistics& statistics,
+                unsigned readers);
+
+  // The load of a tensor that is not in memory, begun now unless there is one. The caller is among its waiters, and
+  // calls wait() or stop_waiting() for it.
+  LoadPtr begin_or_join(std::size_t tensor);
+  // Runs the load if no thread does; otherwise helps with it and waits for it. Afterwards load->result has a reference
+  // for the caller, or the returned failure says what went wrong. When there is neither, another caller cancelled the
+  // load: begin again.
+  Failure wait(Lock& lock, const LoadPtr& load, Deadline& deadline, Retired& retired);
+  void stop_waiting(const LoadPtr& load, Retired& retired);
+  // Lets the reader threads run some of the loads that the caller is about to wait for. Without threads it runs them
+  // all.
+  void share(std::span<const LoadPtr> loads);
+
+  // Starts the reader threads. Throws Error(kIo) when the system allows none.
+  void start_readers();
+  void queue_prefetch(std::size_t tensor);
+  void wake_readers() { readers_.wake(); }
+  // Waits until no prefetch is queued or running.
+  void finish_prefetch(Lock& lock, Deadline& deadline);
+
+  // Cancels queued prefetches and stops the reader threads. The caller joins the threads without the mutex, and then
+  // calls notify_idle().
+  std::vector<std::thread> stop();
+  void notify_idle() { readers_.idle().notify_all(); }
+
+  // In a forked child: forgets the loads and threads of the parent. Does nothing in the process that made the pager.
+  void check_process();
+
+ private:
+  LoadPtr begin(std::size_t tensor, bool prefetch);
+  void run_load(Lock& lock, const LoadPtr& load) override;
+  void run_prefetch(Lock& lock, std::size_t tensor) override;
+  Failure run(Lock& lock, const LoadPtr& load, Deadline& deadline);
+  Failure help_and_wait(Lock& lock, const LoadPtr& load, Deadline& deadline, Retired& retired);
+  // Steps of run(), without the mutex.
+  Frame* fetch(const LoadPtr& load, Deadline& deadline);
+  void read_for_caller(const LoadPtr& load, Deadline& deadline);
+  void read_for_prefetch(Load& load);
+  // The result is there, or the load failed or was cancelled.
+  void end(Load& load);
+  bool try_start_readers();
+  void cancel_queued_prefetches();
+
+  Owner& owner_;
+  std::mutex& mutex_;
+  const Catalog& catalog_;
+  MemoryAccount& account_;
+  Statistics& statistics_;
+  std::unordered_map<std::size_t, LoadPtr> loading_;
+  ReaderThreads readers_;
+  int process_;  // the process that made the pager, to notice a fork
+};
+
+}  // namespace weightstore::pager

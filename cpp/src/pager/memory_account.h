@@ -1,0 +1,121 @@
+#pragma once
+
+// The pager's memory: which tensors use it, how much is left, and which tensors are evicted when it runs out.
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pager/buffer_pool.h"
+#include "pager/catalog.h"
+#include "pager/deadline.h"
+#include "pager/eviction.h"
+#include "pager/frame.h"
+#include "pager/load.h"
+#include "pager/statistics.h"
+
+namespace weightstore::pager {
+
+// Keeps the states of the tensors, the budget, the pool of free buffers, and the callers that wait for room. All
+// functions are called with the pager's mutex held, except strict() and has_waiters().
+//
+// Invariant: live_bytes() is the sum of the charges of all frames, of the charges of all loads that have reserved
+// memory, and of the capacities of the free buffers in the pool. reserve() adds a charge once; cancel() or the
+// retirement of the frame takes it off once.
+//
+// With a best-effort budget, memory is taken first and tensors are evicted when the new one is published. With a strict
+// budget, reserve() evicts first and waits until there is room.
+class MemoryAccount {
+ public:
+  // `catalog` and `statistics` outlive this object.
+  MemoryAccount(const Catalog& catalog, Statistics& statistics, const PagerOptions& options);
+
+  bool strict() const { return strict_; }
+  TensorStates& states() { return states_; }
+  const TensorStates& states() const { return states_; }
+  std::uint64_t budget() const { return budget_; }
+  std::uint64_t live_bytes() const { return live_bytes_; }
+  std::uint64_t over_budget_bytes() const;
+
+  // ---- references ------------------------------------------------------------------------------------------------
+  // Puts a held tensor back into the table, and returns a reference for the caller. Null when its last holder is just
+  // dropping it; the tensor is absent then.
+  Frame* restore_held(std::size_t tensor, Retired& retired);
+  // Drops a reference.
+  void release(Frame* frame, Retired& retired);
+  // Takes back the memory of a frame whose last reference is gone.
+  void remove(Frame* frame, Retired& retired);
+
+  // ---- loads -----------------------------------------------------------------------------------------------------
+  // Reserves the memory of a load, with a buffer of the pool when one fits. Strict: evicts tensors once that makes
+  // enough room, and until then waits for callers to release theirs. Throws BudgetExceeded when the deadline passes or
+  // there is nothing to wait for; a prefetch does not wait. Unlocks the mutex while it waits.
+  void reserve(Lock& lock, Load& load, Deadline& deadline, Retired& retired);
+  // Makes the tensor of a finished load resident, and evicts what no longer fits. Every waiter gets a reference.
+  void publish(Load& load, Frame* frame, Retired& retired);
+  // Undoes reserve(); the tensor is absent afterwards.
+  void cancel(Load& load, Retired& retired);
+  // After a fork: takes a load of the parent off the account, without touching its buffer.
+  void forget(const Load& load);
+  bool has_room_to_prefetch(std::size_t tensor, std::uint64_t loading_bytes) const;
+  BudgetExceeded no_room_for(std::size_t tensor) const;
+
+  // ---- what callers ask for --------------------------------------------------------------------------------------
+  void pin(std::size_t tensor) { states_.pin(tensor); }
+  void unpin(std::size_t tensor);
+  bool evict(std::size_t tensor, Retired& retired);
+  std::size_t clear(Retired& retired);
+  void set_budget(std::uint64_t bytes, Retired& retired);
+
+  // ---- the end ---------------------------------------------------------------------------------------------------
+  // From now on memory that comes back is freed, and callers that wait for room get an error.
+  void close();
+  bool is_closed() const { return closed_; }
+  // Throws Error(kInvalidArgument) after close().
+  void check_open() const;
+  void evict_all(Retired& retired);
+  // After a fork: forgets the parent's waiting threads.
+  void abandon_waiters();
+
+  // Whether a caller waits for room: called without the mutex, by a thread that has just dropped a reference.
+  bool has_waiters() const { return waiters_.load() > 0; }
+  // Strict: wakes the callers that wait for room.
+  void notify_waiters() {
+    if (strict_) room_->notify_all();
+  }
+
+ private:
+  // Evicts tensors until `bytes` more fit into a best-effort budget, or until the rule allows no more evictions.
+  void evict_for(std::uint64_t bytes, VictimRule rule, Retired& retired);
+  void evict_resident(std::size_t tensor, Retired& retired);
+  bool try_reserve(Load& load, Retired& retired);
+  bool take_free_buffer(Load& load, std::uint64_t charge);
+  void charge_new(Load& load, std::uint64_t charge);
+  // Retires a free buffer or, when there is none, evicts a tensor. False when the rule allows no eviction.
+  bool free_some(VictimRule rule, Retired& retired);
+  bool may_get_room() const;
+  // The tensors that a strict budget cannot evict, the largest first.
+  std::vector<std::string> holders() const;
+  void retire(Frame* frame, Retired& retired);
+  void give_back(std::uint64_t charge, SharedMutableBytes buffer, Retired& retired);
+  void shrink_pool(std::uint64_t most, Retired& retired);
+
+  const bool strict_;
+  bool closed_ = false;
+  TensorStates states_;
+  const Catalog& catalog_;
+  Statistics& statistics_;
+  std::uint64_t budget_;
+  std::uint64_t live_bytes_ = 0;
+  BufferPool pool_;
+  // Best effort: how much memory the pool keeps. Twice the largest tensor: the buffer of a tensor that was just
+  // evicted, and the one for the next load.
+  const std::uint64_t pool_limit_;
+  std::unique_ptr<std::condition_variable> room_;  // strict: memory was released
+  std::atomic<std::uint32_t> waiters_{0};          // callers in reserve() that wait for room
+};
+
+}  // namespace weightstore::pager
