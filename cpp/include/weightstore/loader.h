@@ -1,9 +1,10 @@
 #pragma once
 
-// Loads sharded checkpoints: those of Saver in either layout, of RecIS, and Hugging Face's sets of shards.
+// Loads sharded checkpoints: those of Saver, in either layout, those of RecIS, and Hugging Face's sets of shards.
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,7 +20,7 @@ namespace weightstore {
 
 class HashTable;
 
-// Memory for one dense tensor.
+// Memory of the caller for one dense tensor.
 struct LoadTarget {
   std::string name;
   DType dtype = DType::kU8;
@@ -28,38 +29,44 @@ struct LoadTarget {
 };
 
 struct LoadOptions {
-  // Whatever is asked for and not in the checkpoint, or in the checkpoint and not among the targets, is an error.
-  // Without it, what is missing stays as it was and what is not wanted is passed over.
+  // true: it is an error if the checkpoint lacks a target, or has a tensor or column that is no target.
+  // false: missing targets keep their values, and other tensors of the checkpoint are ignored.
   bool strict = true;
-  // Compare the checksums of what is read, which reads it twice; what has none is Error(kUnsupported).
-  bool verify = false;
+  // Compares the checksums of everything that the load reads, which reads it twice. With kFull, Error(kUnsupported) for
+  // a tensor or column that is to be loaded and has no checksum, before anything is changed; with kLazy it passes.
+  Verify verify = Verify::kOff;
   Progress progress{};
 };
 
-// Options from JSON: an object with any of strict, verify. What it does not name is as in `base`.
+// Options from JSON: an object with any of strict (true or false) and verify ("off", "lazy" or "full"; false is "off",
+// true is "full"). Options that it does not name are taken from `base`.
 LoadOptions load_options_from_json(std::string_view json, LoadOptions base = {});
 
-// Loads into tables and tensors of the caller's, which are changed by load() alone. Thread-compatible.
+// Loads into tables and tensors of the caller. Only load() changes them. Thread-compatible.
 class Loader {
  public:
-  // `path`: the checkpoint's directory, its index, or a single file. Nothing is read yet. Throws
-  // Error(kInvalidArgument) unless parallel is 1 to 1024, no two targets have one name (tensors, tables and children of
-  // coalesced tables), and every tensor has memory of its size.
+  // `path` is the directory of the checkpoint, its index, or a single file. The constructor reads nothing. Throws
+  // Error(kInvalidArgument) unless parallel is 1 to 1024, the names of all targets differ (tensors, tables and children
+  // of coalesced tables), and every tensor has memory of the right size.
   Loader(std::filesystem::path path, std::int64_t parallel, std::vector<std::shared_ptr<HashTable>> tables,
          std::vector<LoadTarget> tensors);
 
   void configure(LoadOptions options) { options_ = std::move(options); }
 
-  // What load() would do for all targets, as JSON: {destination: {source: [columns]}}. A table's entry lists "id" and
-  // its slots, a tensor's list is empty. Entries, slots and sources may be changed or removed.
+  // The load info for all targets, as JSON: {target: {name in the checkpoint: [columns]}}. The entry of a table lists
+  // "id" and its slots; the list of a tensor is empty. The caller may change the names in the checkpoint, and remove
+  // entries and slots.
   std::string default_load_info() const;
 
-  // Loads as `info` says. Rows are added to the tables or overwrite what they have for the same id; ids outside of a
-  // table's slice are passed over, so that any number of shards loads what any other number saved, each reading little
-  // more than it keeps. All that does not fit (names, types, shapes) is told in one Error before anything is changed.
-  // A tensor may have a column of a table as its source, which is then all parts of it, as CheckpointReader shows it.
-  // Tensors may share memory, as tied weights do, if the checkpoint has the same bytes for what they share; otherwise
-  // Error(kInvalidArgument), before anything is changed. Returns the names of the tensors that were loaded.
+  // Loads what `info` says, with `parallel` threads, and returns the names of the loaded tensors.
+  //  - Tables: the load adds rows, or overwrites the rows of the same ids. It skips ids outside the buckets of a table.
+  //    So any number of shards can load what another number of shards saved, and each shard reads little more than it
+  //    keeps.
+  //  - The load checks names, types and shapes first, and reports all mismatches in one Error before it changes
+  //    anything.
+  //  - A tensor may be loaded from a column of a table. It then gets the whole column, as CheckpointReader shows it.
+  //  - Tensors may share memory, as tied weights do, if the checkpoint has the same bytes for the shared memory.
+  //    Otherwise Error(kInvalidArgument), before anything is changed.
   std::vector<std::string> load(std::string_view info) const;
 
  private:
@@ -70,33 +77,40 @@ class Loader {
   LoadOptions options_;
 };
 
-// Looks into a checkpoint. Names are those that WriteBlock::tensor_name() gives, in every layout: "w", "user@id",
-// "user@embedding". The parts of a table's column are shown as one array, in the order of their slices. Immutable and
-// thread-safe.
+// Looks into a checkpoint. The names are the same in both layouts, as WriteBlock::tensor_name() gives them: "w",
+// "user@id", "user@embedding". A column of a table is one array: its blocks in the order of their buckets. Immutable
+// and thread-safe.
 class CheckpointReader {
  public:
-  // As Loader's path; also a Burnpack file. Reads headers and index.
+  // `path` as for Loader; it may also be a Burnpack file. The constructor reads the headers and the index.
   explicit CheckpointReader(const std::filesystem::path& path, const ReadOptions& options = {});
   ~CheckpointReader();
   CheckpointReader(CheckpointReader&&) noexcept;
 
-  std::vector<std::string> tensor_names() const;  // ascending
+  std::vector<std::string> tensor_names() const;  // in ascending order
   bool contains(std::string_view name) const;
-  // These throw Error(kNotFound) for unknown names.
-  TensorInfo info(std::string_view name) const;  // its place in a file is that of its first part
-  struct Part {
-    BucketRange slice;
+  // The columns of every table by the table's name: "id" and its slots, in ascending order.
+  std::map<std::string, std::vector<std::string>> tables() const;
+
+  // The following functions throw Error(kNotFound) for a name that the checkpoint does not have.
+
+  TensorInfo info(std::string_view name) const;  // `begin` and `end` are those of the first block
+
+  // One block of a column.
+  struct Block {
+    BucketRange buckets;
     std::uint64_t rows = 0;
   };
-  std::vector<Part> slices(std::string_view name) const;  // none for a dense tensor
+  std::vector<Block> blocks(std::string_view name) const;  // empty for a dense tensor
 
-  // `out` has the tensor's size, or that of the rows [begin, end) of its first dimension.
+  // `out` has the size of the tensor, or of the rows [begin, end) of its first dimension.
   void read(std::string_view name, MutableBytes out) const;
   void read_rows(std::string_view name, std::uint64_t begin, std::uint64_t end, MutableBytes out) const;
 
-  // Checks that index, files and table parts fit each other, compares every checksum, and looks whether ids lie in the
-  // slices of their parts; returns how many checksums there were. Throws Error(kCorrupt) naming what is wrong, and
-  // Error(kUnsupported) when all that is right but a tensor has no checksum. In the recis layout none has.
+  // Checks that index, files and tables fit together and that every id lies in the buckets of its block, compares all
+  // checksums, and returns the number of checksums. Throws Error(kCorrupt) that names what is wrong. Throws
+  // Error(kUnsupported) if nothing is wrong but a tensor has no checksum. In the recis layout no tensor has one, and
+  // the result is 0.
   std::size_t verify(const Progress& progress = {}) const;
 
  private:

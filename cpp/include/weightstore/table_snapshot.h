@@ -1,6 +1,6 @@
 #pragma once
 
-// A hash table at one instant, ready to be written.
+// A snapshot of a hash table, and the types that describe tables.
 
 #include <cstdint>
 #include <memory>
@@ -13,7 +13,8 @@
 
 namespace weightstore {
 
-// An id lies in bucket uint64(id) mod size (of a coalesced id: its lower 52 bits); a shard owns buckets [begin, end).
+// The buckets [begin, end) of `size` buckets in all. The bucket of an id is uint64(id) mod size; for a table with
+// children, of the lower 52 bits of the id. A shard holds the ids of a bucket range.
 struct BucketRange {
   std::uint64_t begin = 0;
   std::uint64_t end = 65536;
@@ -26,7 +27,7 @@ struct BucketRange {
   bool operator==(const BucketRange&) const = default;
 };
 
-// One value a row.
+// A slot of a table: one value a row.
 struct SlotInfo {
   std::string name;
   DType dtype = DType::kF32;
@@ -36,37 +37,41 @@ struct SlotInfo {
   bool operator==(const SlotInfo&) const = default;
 };
 
-// Some of the table's stripes: [first, last). Their buckets are contiguous.
+// The stripes [first, last) of a table. Their buckets are contiguous.
 struct StripeRange {
   std::size_t first = 0;
   std::size_t last = 0;
 };
 
-// Immutable and thread-safe; independent of the table, which may change or go away. Rows come in the order of stripes,
-// then of their numbers; ids and all slots in the same order. The first question about the rows of a stripe walks over
-// its ids (and, in a coalesced table, sorts its rows by child: at most 8 bytes a row, kept until the snapshot goes).
+// The rows of a table at one instant. The snapshot is independent of the table, which may change or be destroyed.
+// Immutable and thread-safe.
+//
+// Rows are in the order of stripes, and within a stripe in the order of row numbers; ids and all slots have the same
+// order. The first question about the rows of a stripe scans its ids. In a table with children it also sorts the rows
+// by child, which takes up to 8 bytes a row until the snapshot is destroyed.
 class TableSnapshot : public std::enable_shared_from_this<TableSnapshot> {
  public:
   virtual ~TableSnapshot() = default;
 
   virtual const std::string& name() const = 0;
-  virtual const BucketRange& slice() const = 0;
+  virtual const BucketRange& buckets() const = 0;
   virtual bool coalesced() const = 0;
-  virtual const std::vector<std::string>& children() const = 0;  // one, unless coalesced
+  virtual const std::vector<std::string>& children() const = 0;  // one, unless the table is coalesced
   virtual const std::vector<SlotInfo>& slots() const = 0;
-  virtual std::uint64_t epoch() const = 0;  // that began with this snapshot: see HashTable::changed_since()
-  virtual std::uint64_t size() const = 0;   // rows in all
+  virtual std::uint64_t epoch() const = 0;  // the epoch that this snapshot began: see HashTable::changed_since()
+  virtual std::uint64_t size() const = 0;   // all rows
 
   virtual std::size_t stripe_count() const = 0;
   StripeRange all_stripes() const { return {0, stripe_count()}; }
-  // The buckets of these stripes: a slice of the same size within slice(). The range must not be empty.
-  virtual BucketRange slice_of(StripeRange stripes) const = 0;
+  // The buckets of these stripes: a part of buckets(). There must be at least one stripe.
+  virtual BucketRange buckets_of(StripeRange stripes) const = 0;
 
-  // Rows of one child (0 unless coalesced) in these stripes.
+  // The number of rows of one child (0 unless the table is coalesced) in these stripes.
   virtual std::uint64_t rows(std::size_t child, StripeRange stripes) const = 0;
-  // Their ids as I64 [rows], without the child's bits.
+  // The ids of these rows, as I64 [rows], without the bits of the child.
   virtual std::shared_ptr<ByteProducer> ids(std::size_t child, StripeRange stripes) const = 0;
-  // Their rows of one slot, [rows, slot shape...]. Producers keep the snapshot alive; filling one again is fine.
+  // The values of one slot in these rows, [rows, slot shape...]. A producer keeps the snapshot alive and may be filled
+  // more than once.
   virtual std::shared_ptr<ByteProducer> slot(std::size_t slot, std::size_t child, StripeRange stripes) const = 0;
 };
 

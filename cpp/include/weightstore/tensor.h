@@ -1,6 +1,6 @@
 #pragma once
 
-// One tensor of a file, and the table of all of them.
+// The description of one tensor of a file, and the table of all tensors.
 
 #include <cstdint>
 #include <memory>
@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,9 +19,11 @@
 
 namespace weightstore {
 
+class Value;  // value.h
+
 using Shape = std::vector<std::uint64_t>;
 
-// What a file says about one tensor. A value: it copies freely and refers to nothing.
+// What a file says about one tensor. Copies are independent of the file and of the table.
 struct TensorInfo {
   std::string name;
   DType dtype = DType::kU8;
@@ -34,15 +37,17 @@ struct TensorInfo {
   std::uint64_t nbytes() const { return end - begin; }
 };
 
-// A typed scalar, as Burnpack stores them beside the tensors.
+// A typed scalar. Burnpack stores named scalars beside the tensors.
 using Scalar = std::variant<std::int64_t, std::uint64_t, double, bool>;
 
-// Named scalars, ascending by name. Values, not a tree, and few words each: a hostile header cannot make them large.
+// Named scalars, in the order of add() until sort() is called. An entry takes a few words besides its name, so that a
+// hostile header cannot make the map much larger than the header itself.
 class ScalarMap {
  public:
-  // Appends; the caller keeps names unique.
+  // Appends an entry. The caller makes sure that names are unique; duplicate() helps. Throws Error(kLimit) beyond 4 GiB
+  // of names.
   void add(std::string_view name, Scalar value);
-  // Room for this much, so that add() does not grow by doubling.
+  // Makes room for this many entries and bytes of names, so that add() does not grow the memory by doubling.
   void reserve(std::size_t entries, std::size_t name_bytes) {
     entries_.reserve(entries);
     names_.reserve(name_bytes);
@@ -50,9 +55,11 @@ class ScalarMap {
   std::size_t size() const { return entries_.size(); }
   std::string_view name(std::size_t i) const;
   const Scalar& value(std::size_t i) const { return entries_[i].value; }
-  const Scalar* find(std::string_view name) const;
-  void sort();                    // ascending by the names' bytes
-  std::size_t duplicate() const;  // after sort(): index of a name that equals the one before it, or size()
+  const Scalar* find(std::string_view name) const;  // null for an unknown name; takes linear time
+  // Sorts the entries by the bytes of their names.
+  void sort();
+  // After sort(): the index of a name that equals the name before it, or size() when all names differ.
+  std::size_t duplicate() const;
 
  private:
   struct Entry {
@@ -66,10 +73,12 @@ class ScalarMap {
 
 // The parsed header of a file, or of a set of shards.
 //
-// Tensors are numbered in the order of their data. The table is built once by a format's reader and immutable (so
-// thread-safe) afterwards. It is compact - about 80 bytes a tensor beside the header, nothing allocated per tensor - so
-// that opening a file with a million tensors is cheap; a TensorInfo is made when asked for. Names stay where the header
-// has them.
+// Tensors are numbered in the order of their data. A format's reader builds the table. Afterwards the table does not
+// change, so any number of threads may use it.
+//
+// Opening a file with a million tensors is cheap: the table takes about 80 bytes per tensor besides the text of the
+// header, makes no allocation per tensor, and refers to names in that text instead of copying them. Each call of
+// operator[] makes a new TensorInfo.
 class TensorTable {
  public:
   std::size_t size() const { return records_.size(); }
@@ -83,20 +92,24 @@ class TensorTable {
   std::uint64_t nbytes(std::size_t i) const { return records_[i].end - records_[i].begin; }
 
   std::optional<std::size_t> find(std::string_view name) const;
-  // As find(), but throws Error(kNotFound) that suggests near names.
+  // As find(), but throws Error(kNotFound) for an unknown name. The message suggests a similar name.
   std::size_t at(std::string_view name) const;
 
-  // Tensor numbers in ascending order of the names' bytes. Sorts when called.
+  // The numbers of all tensors, sorted by the bytes of their names. Every call sorts again.
   std::vector<std::uint32_t> by_name() const;
 
   const TextMap& metadata() const { return metadata_; }
-  bool has_metadata() const { return has_metadata_; }  // a file may have metadata that is empty
+  bool has_metadata() const { return has_metadata_; }  // true also for metadata without entries
+  // Metadata whose values are not only text. Null for formats that store only text.
+  const std::shared_ptr<const Value>& typed_metadata() const { return typed_metadata_; }
   const ScalarMap& scalars() const { return scalars_; }
 
-  // What the tensors' ranges refer to: one file, or the shards of a set.
+  // The sources that hold the tensors: the file or the shards of a set, and sources that make the bytes of a tensor
+  // while they are read (strided, inflated).
   const std::vector<std::shared_ptr<const ByteSource>>& sources() const { return sources_; }
 
-  // Burnpack: the oldest Burn release that reads this file's encodings ("0.19", "0.20", "0.21", "0.22"); else empty.
+  // For Burnpack, the oldest Burn release that can read this file ("0.19", "0.20", "0.21" or "0.22"). Empty for other
+  // formats.
   const std::string& dialect() const { return dialect_; }
 
   // ---- for format readers --------------------------------------------------------------------------------------
@@ -110,22 +123,24 @@ class TensorTable {
     std::optional<std::uint64_t> param_id;
     std::shared_ptr<const QuantScheme> quant;
   };
-  // Keeps the text of the header for the names in it: add() does not copy a name that points into it. Before the first
+  // Keeps the text of the header. add() then does not copy names that point into this text. Call this before the first
   // add().
   void keep_text(std::shared_ptr<const char[]> text, std::size_t size);
   std::uint32_t add_source(std::shared_ptr<const ByteSource> source);
   void add(const Row& tensor);
-  // Appends all tensors of another table; its sources are added behind ours.
+  // Appends the sources and all tensors of another table.
   void append(const TensorTable& other);
   void set_metadata(TextMap metadata);
+  void set_typed_metadata(std::shared_ptr<const Value> metadata) { typed_metadata_ = std::move(metadata); }
   void set_scalars(ScalarMap scalars) { scalars_ = std::move(scalars); }
   void set_dialect(std::string dialect) { dialect_ = std::move(dialect); }
-  // What the table's arrays take; at most so many bytes more while a tensor is added, and by finish().
+  // For readers with a memory budget: the size of the arrays of this table now, and an upper bound of the extra memory
+  // that add(tensor) or finish() will allocate.
   std::size_t memory_bytes() const;
   std::size_t bytes_to_add(const Row& tensor) const;
   std::size_t bytes_to_finish() const;
-  // Orders tensors by (source, begin, end), keeping the order of additions among equals, and builds the lookup. Throws
-  // Error(kCorrupt) naming a tensor that was added twice.
+  // Sorts the tensors by (source, begin, end) and builds the lookup by name. Tensors with equal keys keep the order in
+  // which they were added. Throws Error(kCorrupt) that names a tensor which was added twice.
   void finish();
 
  private:
@@ -133,7 +148,7 @@ class TensorTable {
     std::uint64_t begin;
     std::uint64_t end;
     std::uint64_t param_id;
-    std::uint32_t name_offset;  // into text_ and, beyond its end, names_
+    std::uint32_t name_offset;  // into text_, or behind its end into names_
     std::uint32_t name_length;
     std::uint32_t shape_offset;  // into shapes_: `rank` dimensions as LEB128
     std::uint32_t rank;
@@ -143,38 +158,40 @@ class TensorTable {
     bool has_param_id;
   };
 
-  // The tag is the part of the hash that did not choose the slot: names that differ are told apart without looking at
-  // them.
-  struct Slot {
+  // An entry of the lookup. The tag is the half of the hash that does not choose the position in the lookup. Two names
+  // with different tags differ, so most comparisons need not look at the names.
+  struct Cell {
     std::uint32_t tag = 0;
     std::uint32_t tensor = kFree;
   };
   static constexpr std::uint32_t kFree = 0xFFFFFFFF;
 
   std::string_view name(const Record& record) const;
-  // Where the bytes of a new name are, for Record::name_offset.
+  // Finds a name in text_, or appends it to names_. Returns its Record::name_offset.
   std::uint32_t place(std::string_view name);
-  // The slot that holds the name, or the free one where it belongs.
-  std::size_t slot_of(std::string_view name, std::uint64_t hash) const;
+  // The position of the name in the lookup, or the free position where it belongs.
+  std::size_t cell_of(std::string_view name, std::uint64_t hash) const;
   void build_lookup();
 
   std::vector<Record> records_;
-  std::shared_ptr<const char[]> text_;  // of the header
+  std::shared_ptr<const char[]> text_;  // the text of the header
   std::size_t text_size_ = 0;
-  std::string names_;  // those that the text does not have as they are
+  std::string names_;  // names that are not in text_, such as unescaped ones
   std::vector<std::uint8_t> shapes_;
   std::vector<std::shared_ptr<const QuantScheme>> quants_;
-  std::vector<Slot> slots_;  // open addressing
+  std::vector<Cell> cells_;  // open addressing
   std::uint64_t hash_seed_ = 0;
   TextMap metadata_;
   bool has_metadata_ = false;
+  std::shared_ptr<const Value> typed_metadata_;
   ScalarMap scalars_;
   std::vector<std::shared_ptr<const ByteSource>> sources_;
   std::string dialect_;
 };
 
-// Bytes a tensor of this type and shape occupies, or nullopt when that overflows 64 bits, ends inside a byte, or is
-// kQFloat. Dimensions are multiplied left to right, as SafeTensors' reference does.
+// The size in bytes of a tensor of this type and shape. nullopt when the size overflows 64 bits or is not a whole
+// number of bytes, and for kQFloat. Dimensions are multiplied from left to right, as in the reference implementation of
+// SafeTensors, so that both overflow for the same shapes.
 std::optional<std::uint64_t> contiguous_bytes(DType dtype, std::span<const std::uint64_t> shape);
 
 }  // namespace weightstore

@@ -1,5 +1,5 @@
 #pragma once
 
-// The one place of the version; the build reads it from here.
+// The version of the library. The build reads it from this file.
 
 #define WEIGHTSTORE_VERSION "0.1.0"

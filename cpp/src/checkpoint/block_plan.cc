@@ -10,19 +10,19 @@
 namespace weightstore::checkpoint {
 namespace {
 
-// The same for all columns of a table, whichever of them were filtered out.
+// Of all columns of the table, whether they are saved or filtered out, so that all columns are cut alike.
 std::uint64_t widest_row(const TableSnapshot& snapshot) {
   std::uint64_t widest = sizeof(std::int64_t);
   for (const SlotInfo& slot : snapshot.slots()) widest = std::max(widest, slot.row_bytes);
   return widest;
 }
 
-PlannedBlock part_of(const WriteBlock& block, StripeRange stripes, std::uint64_t rows) {
-  PlannedBlock part{&block, "", block.shape(), 0, stripes, block.snapshot()->slice_of(stripes)};
-  const std::uint64_t all_rows = part.shape.front();
-  part.nbytes = all_rows == 0 ? 0 : block.nbytes() / all_rows * rows;
-  part.shape.front() = rows;
-  return part;
+PlannedBlock rows_in(const WriteBlock& block, StripeRange stripes, std::uint64_t rows) {
+  PlannedBlock planned{&block, "", block.shape(), 0, stripes, block.snapshot()->buckets_of(stripes)};
+  const std::uint64_t all_rows = planned.shape.front();
+  planned.nbytes = all_rows == 0 ? 0 : block.nbytes() / all_rows * rows;
+  planned.shape.front() = rows;
+  return planned;
 }
 
 Error same_name(const PlannedBlock& a, const PlannedBlock& b, const std::string& what) {
@@ -39,23 +39,23 @@ Error same_name(const PlannedBlock& a, const PlannedBlock& b, const std::string&
 std::vector<PlannedBlock> cut(const WriteBlock& block, std::uint64_t limit) {
   if (block.kind() == BlockKind::kDense) return {{&block, "", block.shape(), block.nbytes(), {}, {}}};
   const TableSnapshot& snapshot = *block.snapshot();
-  if (limit == 0) return {part_of(block, snapshot.all_stripes(), block.shape().front())};
+  if (limit == 0) return {rows_in(block, snapshot.all_stripes(), block.shape().front())};
   const std::uint64_t max_rows = limit / widest_row(snapshot);
-  std::vector<PlannedBlock> parts;
+  std::vector<PlannedBlock> planned;
   StripeRange range{0, 0};
   std::uint64_t rows = 0;
   for (std::size_t stripe = 0; stripe < snapshot.stripe_count(); ++stripe) {
     const std::uint64_t more = snapshot.rows(block.child(), {stripe, stripe + 1});
     if (range.last > range.first && rows + more > max_rows) {
-      parts.push_back(part_of(block, range, rows));
+      planned.push_back(rows_in(block, range, rows));
       range.first = stripe;
       rows = 0;
     }
     range.last = stripe + 1;
     rows += more;
   }
-  parts.push_back(part_of(block, range, rows));
-  return parts;
+  planned.push_back(rows_in(block, range, rows));
+  return planned;
 }
 
 void check_names(std::span<const PlannedBlock> blocks) {
@@ -66,9 +66,9 @@ void check_names(std::span<const PlannedBlock> blocks) {
     if (block.block->kind() != BlockKind::kDense) tables.insert(block.block->table());
   }
   for (const PlannedBlock& block : blocks) {
-    // A load says by such a name which of its targets it means.
+    // A load finds its targets by these names.
     if (block.block->kind() == BlockKind::kDense && tables.contains(block.block->tensor_name())) {
-      throw Error(ErrorCode::kInvalidArgument, "a table and a tensor are both called so; rename one of them")
+      throw Error(ErrorCode::kInvalidArgument, "a table and a tensor both have this name; rename one of them")
           .in_tensor(block.block->tensor_name());
     }
     if (const auto [it, added] = keys.emplace(block.key, &block); !added) {

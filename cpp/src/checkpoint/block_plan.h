@@ -1,6 +1,6 @@
 #pragma once
 
-// Which blocks of a shard go to which file, cut how, under which names.
+// The blocks of a shard: how tables are cut into blocks, how the blocks are called, and which file has which blocks.
 
 #include <cstdint>
 #include <span>
@@ -11,14 +11,14 @@
 
 namespace weightstore::checkpoint {
 
-// A block, or a part of one that was cut, as it will lie in a file.
+// A block as it will lie in a file: a whole WriteBlock, or some of its stripes.
 struct PlannedBlock {
   const WriteBlock* block;
-  std::string key;  // the tensor's name in the file
+  std::string key;  // the name of the tensor in the file
   Shape shape;
   std::uint64_t nbytes = 0;
   StripeRange stripes;  // of a column
-  BucketRange slice;    // of a column: the buckets of these stripes
+  BucketRange buckets;  // of a column: the buckets of these stripes
 };
 
 struct PlannedFile {
@@ -33,17 +33,19 @@ struct ShardPosition {
   unsigned parallel;
 };
 
-// The parts in which a block is written: each column of a table in the same ones, of at most `limit` bytes in its
-// widest column unless a single stripe has more. Limit 0: one part. Keys are left empty.
+// Cuts a column at the borders of its stripes, so that the widest column of the table has at most `limit` bytes in each
+// block, unless a single stripe has more. All columns of a table are cut alike. Limit 0: one block. Keys are left
+// empty.
 std::vector<PlannedBlock> cut(const WriteBlock& block, std::uint64_t limit);
 
-// Files that have blocks; none is empty. Throws Error(kInvalidArgument) when two blocks would have one name.
+// The files of a shard; each has at least one block. Throw Error(kInvalidArgument) when two blocks would have one name.
 std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const ShardPosition& shard,
                                     std::uint64_t max_block_bytes);
 std::vector<PlannedFile> plan_recis(std::span<const WriteBlock> blocks, const ShardPosition& shard,
                                     std::uint64_t max_block_bytes);
 
-// Throws unless all keys, all pairs of tensor name and slice, and the names of dense tensors and of tables differ.
+// Throws Error(kInvalidArgument) when two blocks have one key, when two blocks of one tensor name have the same
+// buckets, or when a dense tensor has the name of a table.
 void check_names(std::span<const PlannedBlock> blocks);
 
 }  // namespace weightstore::checkpoint

@@ -1,7 +1,5 @@
 #include "checkpoint/checkpoint_index.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <optional>
@@ -10,15 +8,16 @@
 
 #include "base/checked.h"
 #include "base/metadata_keys.h"
-#include "checkpoint/attempt.h"
+#include "checkpoint/arguments.h"
 #include "checkpoint/layouts.h"
+#include "checkpoint/save_names.h"
 #include "checkpoint/shard_record.h"
 #include "codec/json.h"
 #include "file/bucket_range_text.h"
 #include "file/table_entry.h"
 #include "io/checked_io.h"
+#include "io/paths.h"
 #include "io/text_file.h"
-#include "table/names.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
 #include "weightstore/safetensors.h"
@@ -27,6 +26,7 @@ namespace weightstore::checkpoint {
 namespace {
 
 constexpr std::string_view kDenseSuffix = "^ ";
+constexpr const char* kSingleFile = "model.safetensors";
 
 const Value::Map& map_of(const Value& value, std::string_view what) {
   const auto* map = value.get_if<Value::Map>();
@@ -40,37 +40,34 @@ Error corrupt_in(const std::filesystem::path& path, std::string message) {
   return error;
 }
 
-using SliceOrder = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
-SliceOrder order_of(const BucketRange& slice) { return {slice.size, slice.begin, slice.end}; }
+using RangeOrder = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+RangeOrder order_of(const BucketRange& buckets) { return {buckets.size, buckets.begin, buckets.end}; }
 
-// Of what lies at the path now: device and number of the file.
-std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const std::filesystem::path& path) {
-  struct stat status;
-  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
-  return std::pair<std::uint64_t, std::uint64_t>(status.st_dev, status.st_ino);
+// Whether two looks at a path found the same file or directory, or both nothing.
+bool are_same(const std::optional<struct stat>& a, const std::optional<struct stat>& b) {
+  if (!a || !b) return !a && !b;
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-[[noreturn]] void refuse_directory(const std::filesystem::path& directory) {
+[[noreturn]] void refuse_directory(const std::filesystem::path& directory, io::FileOps& ops) {
   bool begun = false;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    begun |= attempt_of_name(entry.path().filename().native()).has_value();
-  }
+  for (const std::string& name : io::list_directory(directory, ops)) begun |= attempt_of_name(name).has_value();
   throw io::io_error(ENOENT,
                      begun ? "the checkpoint is not complete: a save began and has not ended, there is no index"
                            : std::string("holds no checkpoint: neither ") + kPlainIndex + " nor " + kRecisIndex +
-                                 " nor model.safetensors",
+                                 " nor " + kSingleFile,
                      directory.native());
 }
 
-Value read_json(const std::filesystem::path& path) try {
-  return json_decode(io::read_text_file(path, kMaxIndexBytes, io::system_file_ops()));
+Value read_json(const std::filesystem::path& path, io::FileOps& ops) try {
+  return json_decode(io::read_text_file(path, kMaxIndexBytes, ops));
 } catch (Error& error) {
   error.in_file(path.native());
   throw;
 }
 
-// Sizes that our index notes. A file that lost its end is found when it is opened; this finds one that was replaced.
+// Compares the sizes of the files with those in the index. This finds files that were replaced; a truncated file is
+// found when it is opened.
 void check_sizes(const Value& files, const TensorTable& table) {
   std::map<std::string, std::uint64_t> sizes;
   for (const auto& source : table.sources()) {
@@ -83,6 +80,32 @@ void check_sizes(const Value& files, const TensorTable& table) {
     throw Error(ErrorCode::kCorrupt, "file '" + printable(name) + "' has " + std::to_string(found->second) +
                                          " bytes, the index says " + std::to_string(as_uint(bytes, "files")));
   }
+}
+
+// The files that the recis index names, in the order of their numbers.
+struct RecisFiles {
+  std::vector<std::filesystem::path> paths;
+  std::map<std::uint64_t, std::uint32_t> source_of;  // from the number of a file to its position in `paths`
+};
+
+RecisFiles recis_files(const Value& index, const std::filesystem::path& directory) {
+  const std::filesystem::path index_path = directory / kRecisIndex;
+  std::map<std::uint64_t, std::filesystem::path> by_number;
+  for (const auto& [key, number] : map_of(field(index, "file_index"), "file_index")) {
+    const std::string& name = *key.get_if<std::string>();
+    if (!is_data_name(name)) {
+      throw corrupt_in(index_path, "'" + printable(name) + "' is not a plain name of a .safetensors file");
+    }
+    if (!by_number.emplace(as_uint(number, "file_index"), directory / name).second) {
+      throw corrupt_in(index_path, "two files have the number of '" + printable(name) + "'");
+    }
+  }
+  RecisFiles files;
+  for (const auto& [number, path] : by_number) {
+    files.source_of.emplace(number, static_cast<std::uint32_t>(files.paths.size()));
+    files.paths.push_back(path);
+  }
+  return files;
 }
 
 }  // namespace
@@ -99,39 +122,37 @@ bool is_own_index(const std::filesystem::path& index, io::FileOps& ops) {
   }
 }
 
-// A save may replace the checkpoint while it is opened: files that an index named are gone, or the directory is another
-// one, and what was read first does not fit what was read then. Then the new one is opened.
+// A save may replace the checkpoint while this function opens it: files that the index named are gone, or the directory
+// is another one and the files do not fit together. Then the function opens the new checkpoint.
 CheckpointIndex CheckpointIndex::open(const std::filesystem::path& path, ReadOptions options) {
-  table::check_path(path);
+  check_path(path);
   options.limits.safetensors_index_bytes = kMaxIndexBytes;
+  io::FileOps& ops = io::current_file_ops();
   constexpr int kTries = 10;
   for (int i = 0; i < kTries; ++i) {
-    const auto before = identity_of(path);
+    const auto before = io::find_file(path, ops);
     try {
-      CheckpointIndex index = open_once(path, options);
-      if (identity_of(path) == before) return index;
+      const bool is_directory = before && S_ISDIR(before->st_mode);
+      CheckpointIndex index = is_directory ? open_directory(path, options, ops) : open_file(path, options);
+      if (are_same(io::find_file(path, ops), before)) return index;
     } catch (const Error& error) {
       const bool gone = before && error.os_errno() == ENOENT;
-      if (identity_of(path) == before && (!gone || i == kTries - 1)) throw;
+      if (are_same(io::find_file(path, ops), before) && (!gone || i == kTries - 1)) throw;
     }
   }
-  throw Error(ErrorCode::kConflict, "is replaced again and again while it is opened").in_file(path.native());
+  throw Error(ErrorCode::kConflict, "other saves keep replacing the checkpoint while it is opened")
+      .in_file(path.native());
 }
 
-CheckpointIndex CheckpointIndex::open_once(const std::filesystem::path& path, const ReadOptions& options) {
-  std::filesystem::path file = path;
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    if (io::is_there(path / kPlainIndex)) {
-      file = path / kPlainIndex;
-    } else if (io::is_there(path / kRecisIndex)) {
-      return open_recis(path, options);
-    } else if (io::is_there(path / "model.safetensors")) {
-      file = path / "model.safetensors";
-    } else {
-      refuse_directory(path);
-    }
-  }
+CheckpointIndex CheckpointIndex::open_directory(const std::filesystem::path& directory, const ReadOptions& options,
+                                                io::FileOps& ops) {
+  if (io::is_there(directory / kPlainIndex, ops)) return open_file(directory / kPlainIndex, options);
+  if (io::is_there(directory / kRecisIndex, ops)) return open_recis(directory, options, ops);
+  if (io::is_there(directory / kSingleFile, ops)) return open_file(directory / kSingleFile, options);
+  refuse_directory(directory, ops);
+}
+
+CheckpointIndex CheckpointIndex::open_file(const std::filesystem::path& file, const ReadOptions& options) {
   CheckpointIndex index(Reader::open(file, options));
   try {
     index.add_plain();
@@ -143,50 +164,24 @@ CheckpointIndex CheckpointIndex::open_once(const std::filesystem::path& path, co
   return index;
 }
 
-CheckpointIndex CheckpointIndex::open_recis(const std::filesystem::path& directory, const ReadOptions& options) try {
+CheckpointIndex CheckpointIndex::open_recis(const std::filesystem::path& directory, const ReadOptions& options,
+                                            io::FileOps& ops) try {
   const std::filesystem::path index_path = directory / kRecisIndex;
-  const Value json = read_json(index_path);
-  const Value keys = read_json(directory / kRecisKeys);
-  std::map<std::uint64_t, std::filesystem::path> files;
-  for (const auto& [key, number] : map_of(field(json, "file_index"), "file_index")) {
-    const std::string& name = *key.get_if<std::string>();
-    if (name.find('/') != std::string::npos || !name.ends_with(".safetensors")) {
-      throw corrupt_in(index_path, "'" + printable(name) + "' is not a plain name of a .safetensors file");
-    }
-    if (!files.emplace(as_uint(number, "file_index"), directory / name).second) {
-      throw corrupt_in(index_path, "two files have the number of '" + printable(name) + "'");
-    }
-  }
-  std::vector<std::filesystem::path> paths;
-  std::map<std::uint64_t, std::uint32_t> source_of;
-  for (const auto& [number, file] : files) {
-    source_of.emplace(number, static_cast<std::uint32_t>(paths.size()));
-    paths.push_back(file);
-  }
-  CheckpointIndex index(Reader::open_set(paths, options));
+  const Value json = read_json(index_path, ops);
+  const Value names = read_json(directory / kRecisKeys, ops);
+  const RecisFiles files = recis_files(json, directory);
+  CheckpointIndex index(Reader::open_set(files.paths, options));
   index.recis_ = true;
   const TensorTable& table = index.reader_.table();
   const Value::Map& blocks = map_of(field(json, "block_index"), "block_index");
   for (const auto& [key, number] : blocks) {
     const std::string& block = *key.get_if<std::string>();
     const auto tensor = table.find(block);
-    const auto source = source_of.find(as_uint(number, "block_index"));
-    if (!tensor || source == source_of.end() || table.source_of(*tensor) != source->second) {
-      throw corrupt_in(index_path, "no file with the number it is said to be in has it").in_tensor(block);
+    const auto source = files.source_of.find(as_uint(number, "block_index"));
+    if (!tensor || source == files.source_of.end() || table.source_of(*tensor) != source->second) {
+      throw corrupt_in(index_path, "the file that the index names does not have it").in_tensor(block);
     }
-    const Value* name = keys.find(block);
-    if (name == nullptr) {
-      const bool marked = block.ends_with(kDenseSuffix);
-      index.add_dense(block.substr(0, block.size() - (marked ? kDenseSuffix.size() : 0)), *tensor);
-      continue;
-    }
-    const std::string& text = text_field(keys, block);
-    const std::size_t caret = text.rfind('^');
-    const std::size_t at = caret == std::string::npos ? caret : text.rfind('@', caret);
-    const auto slice =
-        at == std::string::npos ? std::nullopt : slice_from_text(std::string_view(text).substr(caret + 1));
-    if (!slice) throw corrupt_in(directory / kRecisKeys, "'" + printable(text) + "' is no name of a table's block");
-    index.add_part(text.substr(0, at), text.substr(at + 1, caret - at - 1), *slice, *tensor);
+    index.add_recis(block, *tensor, names, directory / kRecisKeys);
   }
   if (blocks.size() != table.size()) {
     throw corrupt_in(index_path, "names " + std::to_string(blocks.size()) + " blocks, its files have " +
@@ -199,15 +194,32 @@ CheckpointIndex CheckpointIndex::open_recis(const std::filesystem::path& directo
   throw;
 }
 
+// A column is called "user@embedding^00000@32768@65536" in tensorkey.json. A dense tensor is not there; its key ends in
+// kDenseSuffix.
+void CheckpointIndex::add_recis(const std::string& key, std::size_t tensor, const Value& names,
+                                const std::filesystem::path& names_path) {
+  if (names.find(key) == nullptr) {
+    const bool marked = key.ends_with(kDenseSuffix);
+    return add_dense(key.substr(0, key.size() - (marked ? kDenseSuffix.size() : 0)), tensor);
+  }
+  const std::string& name = text_field(names, key);
+  const std::size_t caret = name.rfind('^');
+  const std::size_t at = caret == std::string::npos ? caret : name.rfind('@', caret);
+  const auto buckets =
+      at == std::string::npos ? std::nullopt : bucket_range_from_text(std::string_view(name).substr(caret + 1));
+  if (!buckets) throw corrupt_in(names_path, "'" + printable(name) + "' is no name of a block of a table");
+  add_block(name.substr(0, at), name.substr(at + 1, caret - at - 1), *buckets, tensor);
+}
+
 void CheckpointIndex::add_plain() {
   const TensorTable& table = reader_.table();
   std::vector<bool> taken(table.size());
   if (const auto entry = find_table_entry(table.metadata())) {
-    // An entry that a conversion wrote says nothing about files.
+    // A conversion writes an entry without "files".
     if (const Value* files = entry->find("files")) check_sizes(*files, table);
     for (const TableBlock& block : find_table_blocks(*entry, table)) {
       taken[block.tensor] = true;
-      add_part(block.table, block.slot, block.slice, block.tensor);
+      add_block(block.table, block.slot, block.buckets, block.tensor);
     }
   }
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -219,17 +231,17 @@ void CheckpointIndex::add_dense(std::string name, std::size_t tensor) {
   const TensorTable& table = reader_.table();
   CheckpointTensor entry{table.dtype(tensor), table.shape(tensor), false, {{tensor, {}, 0}}};
   if (!tensors_.emplace(name, std::move(entry)).second) {
-    throw Error(ErrorCode::kCorrupt, "is there twice").in_tensor(name);
+    throw Error(ErrorCode::kCorrupt, "the checkpoint has it twice").in_tensor(name);
   }
 }
 
-void CheckpointIndex::add_part(const std::string& table, const std::string& slot, const BucketRange& slice,
-                               std::size_t tensor) {
+void CheckpointIndex::add_block(const std::string& table, const std::string& slot, const BucketRange& buckets,
+                                std::size_t tensor) {
   const TensorTable& files = reader_.table();
   const Shape shape = files.shape(tensor);
   const std::string name = table + "@" + slot;
   CheckpointTensor& entry = tensors_[name];
-  if (entry.parts.empty()) entry = {files.dtype(tensor), shape, true, {}};
+  if (entry.blocks.empty()) entry = {files.dtype(tensor), shape, true, {}};
   const auto fail = [&](const std::string& what) {
     throw Error(ErrorCode::kCorrupt, what).in_tensor(files.name(tensor));
   };
@@ -238,26 +250,27 @@ void CheckpointIndex::add_part(const std::string& table, const std::string& slot
     fail("ids must be I64 of one dimension");
   if (files.dtype(tensor) != entry.dtype ||
       !std::equal(shape.begin() + 1, shape.end(), entry.shape.begin() + 1, entry.shape.end())) {
-    fail("has another type or row shape than other parts of '" + name + "'");
+    fail("has another type or row shape than other blocks of '" + name + "'");
   }
-  entry.parts.push_back({tensor, slice, shape.front()});
+  entry.blocks.push_back({tensor, buckets, shape.front()});
 }
 
 void CheckpointIndex::finish() {
   for (auto& [name, entry] : tensors_) {
     if (!entry.column) continue;
-    std::sort(entry.parts.begin(), entry.parts.end(),
-              [](const CheckpointPart& a, const CheckpointPart& b) { return order_of(a.slice) < order_of(b.slice); });
+    std::sort(entry.blocks.begin(), entry.blocks.end(), [](const CheckpointBlock& a, const CheckpointBlock& b) {
+      return order_of(a.buckets) < order_of(b.buckets);
+    });
     std::uint64_t rows = 0;
-    for (std::size_t i = 0; i < entry.parts.size(); ++i) {
-      // Two parts of one slice, or of slices that overlap, would be two opinions about one row.
-      if (i > 0 && entry.parts[i].slice.size == entry.parts[i - 1].slice.size &&
-          entry.parts[i].slice.begin < entry.parts[i - 1].slice.end) {
-        throw Error(ErrorCode::kCorrupt, "its parts " + slice_text(entry.parts[i - 1].slice) + " and " +
-                                             slice_text(entry.parts[i].slice) + " overlap")
+    for (std::size_t i = 0; i < entry.blocks.size(); ++i) {
+      // An id of a bucket that two blocks have could have two different rows.
+      if (i > 0 && entry.blocks[i].buckets.size == entry.blocks[i - 1].buckets.size &&
+          entry.blocks[i].buckets.begin < entry.blocks[i - 1].buckets.end) {
+        throw Error(ErrorCode::kCorrupt, "its blocks " + bucket_range_text(entry.blocks[i - 1].buckets) + " and " +
+                                             bucket_range_text(entry.blocks[i].buckets) + " overlap")
             .in_tensor(name);
       }
-      const auto sum = checked_add(rows, entry.parts[i].rows);
+      const auto sum = checked_add(rows, entry.blocks[i].rows);
       if (!sum) throw Error(ErrorCode::kCorrupt, "has more rows than can be counted").in_tensor(name);
       rows = *sum;
     }

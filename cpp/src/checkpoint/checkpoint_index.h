@@ -1,6 +1,6 @@
 #pragma once
 
-// What a checkpoint holds and where, whatever its layout.
+// The tensors of a checkpoint and where they lie, for both layouts.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,50 +16,58 @@
 
 namespace weightstore::checkpoint {
 
-// Indexes and records of checkpoints; far more than a million blocks.
+// The largest index or record that is read: enough for far more than a million blocks.
 inline constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
 
-struct CheckpointPart {
-  std::size_t tensor = 0;  // number in the Reader's table
-  BucketRange slice;       // of a column
+// One tensor of a file: a dense tensor, or a column of a table for a range of buckets.
+struct CheckpointBlock {
+  std::size_t tensor = 0;  // number in the table of the Reader
+  BucketRange buckets;     // of a column
   std::uint64_t rows = 0;
 };
 
-// A dense tensor, or a column of a table.
+// A dense tensor, or a whole column of a table.
 struct CheckpointTensor {
   DType dtype = DType::kU8;
-  Shape shape;  // with the rows of all parts
+  Shape shape;  // with the rows of all blocks
   bool column = false;
-  std::vector<CheckpointPart> parts;  // one of a dense tensor; those of a column ascend by slice
+  std::vector<CheckpointBlock> blocks;  // one of a dense tensor; those of a column in ascending order of buckets
 };
 
 // Immutable and thread-safe.
 class CheckpointIndex {
  public:
-  // Throws Error with the path: kIo when there is no checkpoint or it is not complete, kCorrupt when its parts do not
-  // fit each other.
+  // Throws Error with the path: kIo when there is no checkpoint or the checkpoint is not complete, kCorrupt when its
+  // blocks do not fit together.
   static CheckpointIndex open(const std::filesystem::path& path, ReadOptions options);
 
   const Reader& reader() const { return reader_; }
   const std::map<std::string, CheckpointTensor, std::less<>>& tensors() const { return tensors_; }
-  // True when every id lies in the slice of its block. RecIS places negative ids by another rule than it looks for
-  // them.
-  bool has_true_slices() const { return !recis_; }
-  // True when rows of one number may have the shape [1] here and [] in a table, or the other way around. RecIS has no
+  // True when every id must lie in the buckets of its block. This is false for the recis layout: RecIS stores negative
+  // ids by another rule than the one by which it looks them up.
+  bool ids_match_buckets() const { return !recis_; }
+  // True when a row shape [1] of the checkpoint fits a slot of the shape [], and the other way around. RecIS has no
   // slots of the shape [].
-  bool has_one_for_scalar() const { return recis_; }
+  bool takes_one_for_scalar() const { return recis_; }
   const CheckpointTensor* find(std::string_view name) const;
   const CheckpointTensor& at(std::string_view name) const;  // throws Error(kNotFound)
 
  private:
   explicit CheckpointIndex(Reader reader) : reader_(std::move(reader)) {}
-  static CheckpointIndex open_once(const std::filesystem::path& path, const ReadOptions& options);
-  static CheckpointIndex open_recis(const std::filesystem::path& directory, const ReadOptions& options);
+  static CheckpointIndex open_directory(const std::filesystem::path& directory, const ReadOptions& options,
+                                        io::FileOps& ops);
+  // An index of shards, or a single file.
+  static CheckpointIndex open_file(const std::filesystem::path& file, const ReadOptions& options);
+  static CheckpointIndex open_recis(const std::filesystem::path& directory, const ReadOptions& options,
+                                    io::FileOps& ops);
   void add_dense(std::string name, std::size_t tensor);
-  void add_part(const std::string& table, const std::string& slot, const BucketRange& slice, std::size_t tensor);
-  // Tables that the metadata describes; every tensor that is no part of one is dense.
+  void add_block(const std::string& table, const std::string& slot, const BucketRange& buckets, std::size_t tensor);
+  // Adds the tables that the metadata describes. All other tensors are dense.
   void add_plain();
-  // Sorts parts, and checks that they can be one array.
+  // Adds a tensor of the recis layout; `names` is what tensorkey.json at `names_path` holds.
+  void add_recis(const std::string& key, std::size_t tensor, const Value& names,
+                 const std::filesystem::path& names_path);
+  // Sorts the blocks of every column, and checks that they can be one array.
   void finish();
 
   Reader reader_;
@@ -67,7 +75,7 @@ class CheckpointIndex {
   std::map<std::string, CheckpointTensor, std::less<>> tensors_;
 };
 
-// True when the index was written by Saver, and not by a conversion of what Saver wrote.
+// True when Saver wrote the index. False for the index of a converted checkpoint.
 bool is_own_index(const std::filesystem::path& index, io::FileOps& ops);
 
 }  // namespace weightstore::checkpoint

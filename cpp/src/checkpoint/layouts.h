@@ -1,6 +1,7 @@
 #pragma once
 
-// The two layouts: how files are called, and the JSON that makes a set of them a checkpoint.
+// The JSON files of the two checkpoint layouts, and the names of their files. block_plan.h declares how each layout
+// cuts tables into blocks.
 
 #include <cstdint>
 #include <optional>
@@ -20,14 +21,15 @@ inline constexpr const char* kRecisIndex = "index";
 inline constexpr const char* kRecisKeys = "tensorkey.json";
 inline constexpr const char* kRecisDescription = "torch_rank_weights_embs_table_multi_shard.json";
 
-// The text of model.safetensors.index.json. `records` are those of all shards, in order, and passed
-// check_parts().
+// The text of model.safetensors.index.json. `records` are those of all shards, in order; check_records() has checked
+// them.
 std::string plain_index(std::span<const ShardRecord> records);
 
-// "model-000002-of-000004.safetensors".
+// The final name of a data file, such as "model-000002-of-000004.safetensors".
 std::string recis_file_name(const ShardRecord& record, const RecordedFile& file);
 
-// The three JSON files, the index last.
+// The names and texts of the three JSON files, the index last. `records` as above. Throws Error(kConflict) when the
+// shards have different values of `parallel`, which the file names depend on.
 std::vector<std::pair<std::string, std::string>> recis_json(std::span<const ShardRecord> records);
 
 }  // namespace weightstore::checkpoint

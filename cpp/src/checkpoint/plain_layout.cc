@@ -16,38 +16,38 @@
 namespace weightstore::checkpoint {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 1u << 20;  // below this a block is not worth its entry in the index
-constexpr std::uint64_t kFileBytes = 1u << 20;   // below this a file is not worth opening
+constexpr std::uint64_t kDefaultMaxBlockBytes = 1u << 20;  // below this a block is not worth its entry in the index
+constexpr std::uint64_t kFileBytes = 1u << 20;             // below this a file is not worth opening
 
 }  // namespace
 
 // Largest first onto the file that has least: no file ends up larger than the mean and one block.
 std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const ShardPosition& shard,
                                     std::uint64_t max_block_bytes) {
-  std::vector<PlannedBlock> parts;
+  std::vector<PlannedBlock> planned;
   std::uint64_t total = 0;
   for (const WriteBlock& block : blocks) {
-    for (PlannedBlock& part : cut(block, max_block_bytes == 0 ? kBlockBytes : max_block_bytes)) {
-      part.key = block.kind() == BlockKind::kDense
-                     ? block.tensor_name()
-                     : plain_key(block.table(), block.slot()) + "/" + slice_key(part.slice);
-      total += part.nbytes;
-      parts.push_back(std::move(part));
+    for (PlannedBlock& piece : cut(block, max_block_bytes == 0 ? kDefaultMaxBlockBytes : max_block_bytes)) {
+      piece.key = block.kind() == BlockKind::kDense
+                      ? block.tensor_name()
+                      : plain_key(block.table(), block.slot()) + "/" + bucket_range_key(piece.buckets);
+      total += piece.nbytes;
+      planned.push_back(std::move(piece));
     }
   }
-  check_names(parts);
-  std::sort(parts.begin(), parts.end(), [](const PlannedBlock& a, const PlannedBlock& b) {
+  check_names(planned);
+  std::sort(planned.begin(), planned.end(), [](const PlannedBlock& a, const PlannedBlock& b) {
     return a.nbytes != b.nbytes ? a.nbytes > b.nbytes : a.key < b.key;
   });
   const std::uint64_t worthwhile = std::max<std::uint64_t>(1, total / kFileBytes);
-  const std::uint64_t count = std::min<std::uint64_t>({shard.parallel, parts.size(), worthwhile});
+  const std::uint64_t count = std::min<std::uint64_t>({shard.parallel, planned.size(), worthwhile});
   std::vector<PlannedFile> files(count);
   for (std::uint64_t i = 0; i < count; ++i) files[i].number = i;
-  for (PlannedBlock& part : parts) {
+  for (PlannedBlock& piece : planned) {
     PlannedFile& file = *std::min_element(
         files.begin(), files.end(), [](const PlannedFile& a, const PlannedFile& b) { return a.nbytes < b.nbytes; });
-    file.nbytes += part.nbytes;
-    file.blocks.push_back(std::move(part));
+    file.nbytes += piece.nbytes;
+    file.blocks.push_back(std::move(piece));
   }
   // Blocks of no bytes may all have gone to one file.
   std::erase_if(files, [](const PlannedFile& file) { return file.blocks.empty(); });
@@ -66,7 +66,7 @@ std::string plain_index(std::span<const ShardRecord> records) {
         weight_map.emplace(block.key, file.name);
         total += block.end - block.begin;
         if (block.kind == BlockKind::kDense) continue;
-        tables.add(block.table, block.slot, block.slice);
+        tables.add(block.table, block.slot, block.buckets);
       }
     }
   }

@@ -60,9 +60,10 @@ void check_readable(const WriteBlock& block) {
         .in_tensor(block.tensor_name());
   }
   if (block.tensor_name().find('^') != std::string::npos) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "RecIS cannot read a name with '^', which separates name and slice in its files; rename it, or save "
-                "with the plain layout")
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "RecIS cannot read a name with '^', which separates the name from the buckets in its files; rename it, or save "
+        "with the plain layout")
         .in_tensor(block.tensor_name());
   }
 }
@@ -138,7 +139,7 @@ std::string indented(const Value& value) {
 // Round-robin by position, in the order given.
 std::vector<PlannedFile> plan_recis(std::span<const WriteBlock> blocks, const ShardPosition& shard,
                                     std::uint64_t max_block_bytes) {
-  std::vector<PlannedBlock> parts;
+  std::vector<PlannedBlock> planned;
   for (const WriteBlock& block : blocks) {
     check_readable(block);
     std::vector<PlannedBlock> cut_block = cut(block, max_block_bytes);
@@ -147,16 +148,16 @@ std::vector<PlannedFile> plan_recis(std::span<const WriteBlock> blocks, const Sh
       if (block.kind() == BlockKind::kSlot && cut_block[i].shape.size() == 1) cut_block[i].shape.push_back(1);
       cut_block[i].key = block.kind() == BlockKind::kDense ? block.tensor_name() + "^ "
                                                            : sparse_key(block, shard, i, cut_block.size());
-      parts.push_back(std::move(cut_block[i]));
+      planned.push_back(std::move(cut_block[i]));
     }
   }
-  check_names(parts);
-  std::vector<PlannedFile> files(std::min<std::size_t>(shard.parallel, parts.size()));
+  check_names(planned);
+  std::vector<PlannedFile> files(std::min<std::size_t>(shard.parallel, planned.size()));
   for (std::size_t i = 0; i < files.size(); ++i) files[i].number = i;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
+  for (std::size_t i = 0; i < planned.size(); ++i) {
     PlannedFile& file = files[i % files.size()];
-    file.nbytes += parts[i].nbytes;
-    file.blocks.push_back(std::move(parts[i]));
+    file.nbytes += planned[i].nbytes;
+    file.blocks.push_back(std::move(planned[i]));
   }
   return files;
 }
@@ -187,7 +188,8 @@ std::vector<std::pair<std::string, std::string>> recis_json(std::span<const Shar
       for (const RecordedBlock& block : file.blocks) {
         block_index.emplace(block.key, number);
         description.emplace(block.key, describe(block));
-        if (block.kind != BlockKind::kDense) keys.emplace(block.key, block.name + "^" + slice_text(block.slice));
+        if (block.kind != BlockKind::kDense)
+          keys.emplace(block.key, block.name + "^" + bucket_range_text(block.buckets));
       }
       ++number;
     }

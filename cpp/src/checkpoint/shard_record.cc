@@ -21,7 +21,7 @@ Value encode_block(const RecordedBlock& block) {
   if (block.kind != BlockKind::kDense) {
     map.emplace_back("table", block.table);
     map.emplace_back("slot", block.slot);
-    map.emplace_back("slice", slice_value(block.slice));
+    map.emplace_back("slice", bucket_range_value(block.buckets));
   }
   return map;
 }
@@ -50,7 +50,7 @@ RecordedBlock decode_block(const Value& value) {
     if (block.shape.empty()) fail_field("shape");
     block.table = text_field(value, "table");
     block.slot = text_field(value, "slot");
-    block.slice = as_slice(field(value, "slice"), "slice");
+    block.buckets = as_bucket_range(field(value, "slice"), "slice");
   }
   return block;
 }

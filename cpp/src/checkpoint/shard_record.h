@@ -1,6 +1,6 @@
 #pragma once
 
-// What a shard says about its part of a save after it has written its files.
+// The record that a shard writes after its files: what its part of the save consists of.
 
 #include <cstdint>
 #include <string>
@@ -14,42 +14,42 @@
 namespace weightstore::checkpoint {
 
 struct RecordedBlock {
-  std::string key;   // the tensor's name in the file
+  std::string key;   // the name of the tensor in the file
   std::string name;  // WriteBlock::tensor_name()
   BlockKind kind = BlockKind::kDense;
-  std::string table;  // of a column, as are slot and slice
+  std::string table;  // of a column, like slot and buckets
   std::string slot;
-  BucketRange slice;
+  BucketRange buckets;
   DType dtype = DType::kU8;
   Shape shape;
-  std::uint64_t begin = 0;  // of its data, counted from the end of the header
+  std::uint64_t begin = 0;  // of its bytes, from the end of the header
   std::uint64_t end = 0;
 };
 
 struct RecordedFile {
-  std::string name;          // as it was written
+  std::string name;          // before a commit renames it
   std::uint64_t number = 0;  // among the files of its shard
   std::uint64_t bytes = 0;
-  std::uint32_t header_crc = 0;  // crc32c of everything in front of the data
+  std::uint32_t header_crc = 0;  // crc32c of the header
   std::vector<RecordedBlock> blocks;
 };
 
 struct ShardRecord {
   std::string attempt;
-  std::string session;  // of the save that the part is for: see session.cc
+  std::string session;  // of the save that the part belongs to: see save/protocol/protocol.cc
   std::uint64_t shard = 0;
   std::uint64_t shard_num = 0;
   unsigned parallel = 0;
   CheckpointLayout layout = CheckpointLayout::kPlain;
   std::vector<RecordedFile> files;
-  std::string error;  // not empty: the shard failed, and this is why
+  std::string error;  // why the shard failed; empty if it did not
 };
 
 std::string encode_record(const ShardRecord& record);
-// Throws Error(kCorrupt) for anything encode_record() does not write.
+// Throws Error(kCorrupt) for text that encode_record() does not write, and Error(kUnsupported) for another version.
 ShardRecord decode_record(std::string_view json);
 
-// "plain" or "recis", and back; Error(kInvalidArgument) for others.
+// "plain" or "recis". layout_from_name() throws Error(kInvalidArgument) for other names.
 std::string_view to_string(CheckpointLayout layout);
 CheckpointLayout layout_from_name(std::string_view name);
 

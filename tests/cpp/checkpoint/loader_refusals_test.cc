@@ -56,7 +56,7 @@ std::shared_ptr<HashTable> family(std::uint64_t shard = 0, std::uint64_t shard_n
   options.name = "family";
   options.shape = {1};
   options.children = {"user", "item"};
-  options.slice = shard_slice(shard, shard_num);
+  options.buckets = shard_buckets(shard, shard_num);
   return std::make_shared<HashTable>(options);
 }
 
@@ -113,7 +113,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 TEST(a_table_and_a_tensor_of_one_name) {
   const TempDir dir;
   std::string bytes(1, '-');
-  const std::string text = "a table and a tensor are both called so";
+  const std::string text = "a table and a tensor both have this name";
   CHECK(says(CHECK_THROWS(Error, Loader(dir.path(), 1, {table("user", 1, 0, 1)}, {target("user", bytes)})), text));
   CHECK(says(CHECK_THROWS(Error, Loader(dir.path(), 1, {family()}, {target("item", bytes)})), text));
   for (const CheckpointLayout layout : kLayouts) {
@@ -135,7 +135,7 @@ TEST(ids_that_do_not_fit_a_child) {
     fill(*saved, {3, id}, 1);
     save(dir.path(), {saved});
     for (std::uint64_t shard = 0; shard < 2; ++shard) {
-      const Error error = CHECK_THROWS(Error, load(dir.path(), {family(shard, 2)}, {}, {false, false, {}}));
+      const Error error = CHECK_THROWS(Error, load(dir.path(), {family(shard, 2)}, {}, {false, Verify::kOff, {}}));
       CHECK(error.code() == ErrorCode::kInvalidArgument);
       CHECK(says(error, std::to_string(id)));
       CHECK(says(error, "'item'"));
@@ -183,27 +183,45 @@ TEST(verifying_what_has_no_checksums) {
     if (recis) {
       options.layout = CheckpointLayout::kRecis;
     } else {
-      options.checksum = false;
+      options.checksums = false;
     }
     const auto saved = table("user", 1, 0, 1);
     fill(*saved, {1}, 1);
     save(dir.path(), {saved}, {dense("w", DType::kU8, {1}, "w")}, options);
     std::string w(1, '-');
     const auto back = table("user", 1, 0, 1);
-    const Error error = CHECK_THROWS(Error, load(dir.path(), {back}, {target("w", w)}, {true, true, {}}));
+    const Error error = CHECK_THROWS(Error, load(dir.path(), {back}, {target("w", w)}, {true, Verify::kFull, {}}));
     CHECK(error.code() == ErrorCode::kUnsupported);
     CHECK(says(error, ".safetensors"));
     CHECK(says(error, "no checksum"));
     CHECK_EQ(back->size(), std::uint64_t{0});
     CHECK_EQ(w, "-");
+    load(dir.path(), {back}, {target("w", w)}, {true, Verify::kLazy, {}});
+    CHECK_EQ(back->size(), std::uint64_t{1});
+    CHECK_EQ(w, "w");
   }
   const TempDir dir;
   const auto saved = table("user", 1, 0, 1);
   fill(*saved, {1}, 1);
   save(dir.path(), {saved}, {dense("w", DType::kU8, {1}, "w")});
   std::string w(1, '-');
-  load(dir.path(), {saved}, {target("w", w)}, {true, true, {}});
+  load(dir.path(), {saved}, {target("w", w)}, {true, Verify::kFull, {}});
   CHECK_EQ(w, "w");
+}
+
+TEST(load_options_from_json_knows_the_words_of_verify) {
+  const auto verify = [](std::string_view value) {
+    return load_options_from_json(R"({"verify": )" + std::string(value) + "}", {}).verify;
+  };
+  CHECK(verify(R"("off")") == Verify::kOff && verify("false") == Verify::kOff);
+  CHECK(verify(R"("lazy")") == Verify::kLazy);
+  CHECK(verify(R"("full")") == Verify::kFull && verify("true") == Verify::kFull);
+  for (const char* bad : {R"("maybe")", "1", "null"}) {
+    const Error error = CHECK_THROWS(Error, verify(bad));
+    CHECK(error.code() == ErrorCode::kInvalidArgument && says(error, R"("lazy")"));
+  }
+  CHECK(says(CHECK_THROWS(Error, load_options_from_json(R"({"strict": "yes"})", {})), "strict"));
+  CHECK(says(CHECK_THROWS(Error, load_options_from_json(R"({"checksum": true})", {})), "'checksum' is not an option"));
 }
 
 TEST(an_index_of_another_version) {
@@ -243,7 +261,7 @@ TEST(metadata_of_others_under_our_name) {
   }
 }
 
-TEST(ids_outside_of_their_slice) {
+TEST(ids_outside_the_buckets_of_their_block) {
   const TempDir dir;
   write_plain_halves(dir / "good", {1, 2}, {40'000, -1});
   const Error unproven = CHECK_THROWS(Error, CheckpointReader(dir / "good").verify());
@@ -336,7 +354,7 @@ TEST(errors_name_the_file) {
   const MutableBytes none = std::as_writable_bytes(std::span(out));
   CHECK(says(CHECK_THROWS(Error, reader.verify()), dir.path()));
   CHECK(says(CHECK_THROWS(Error, reader.info("gone")), dir.path()));
-  CHECK(says(CHECK_THROWS(Error, reader.slices("gone")), dir.path()));
+  CHECK(says(CHECK_THROWS(Error, reader.blocks("gone")), dir.path()));
   CHECK(says(CHECK_THROWS(Error, reader.read("gone", none)), dir.path()));
   CHECK(says(CHECK_THROWS(Error, reader.read("user@id", none)), dir.path()));
   CHECK(says(CHECK_THROWS(Error, reader.read_rows("user@id", 0, 9, none)), dir.path()));
@@ -348,8 +366,8 @@ TEST(names_in_errors_are_printable) {
   std::string w(2, '-');
   for (const char* info : {R"({"w\n": {}})", R"({"w\n": {"w\n": []}})", R"({"x\n": {"w\n": []}})",
                            R"({"user": {"w\n": ["id", "s\n"]}})", R"({"user": {"w\n": []}})"}) {
-    const Error error =
-        CHECK_THROWS(Error, load(dir.path(), {table("user", 1, 0, 1)}, {target("w\n", w)}, {false, false, {}}, info));
+    const Error error = CHECK_THROWS(
+        Error, load(dir.path(), {table("user", 1, 0, 1)}, {target("w\n", w)}, {false, Verify::kOff, {}}, info));
     CHECK(std::string(error.what()).find('\n') == std::string::npos);
   }
 }
@@ -359,7 +377,7 @@ TEST(a_column_as_a_dense_tensor) {
   save_cut_table(dir.path());
   std::string whole(64 * 8, '\0');
   load(dir.path(), {}, {{"user@embedding", DType::kF32, {64, 2}, std::as_writable_bytes(std::span(whole))}},
-       {false, false, {}});
+       {false, Verify::kOff, {}});
   CHECK_EQ(whole, read(CheckpointReader(dir.path()), "user@embedding"));
 }
 

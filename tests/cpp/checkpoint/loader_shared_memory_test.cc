@@ -62,7 +62,7 @@ TEST(overlapping_targets_with_equal_values) {
   // c lies inside of both, d follows on e, f is the whole.
   Fixture fixture({{"a", "abcdef"}, {"b", "efghij"}, {"c", "ef"}, {"d", "jk"}, {"f", "abcdefghijkl"}}, 12);
   fixture.load({fixture.at("a", 0, 6), fixture.at("b", 4, 6), fixture.at("c", 4, 2), fixture.at("d", 9, 2)},
-               R"({"a": {"a": []}, "b": {"b": []}, "c": {"c": []}, "d": {"d": []}})", {false, false, {}});
+               R"({"a": {"a": []}, "b": {"b": []}, "c": {"c": []}, "d": {"d": []}})", {false, Verify::kOff, {}});
   CHECK_EQ(fixture.memory, "abcdefghijk-");
   fixture.memory.assign(12, '-');
   fixture.load({fixture.at("a", 0, 6), fixture.at("b", 4, 6), fixture.at("c", 4, 2), fixture.at("d", 9, 2),
@@ -89,7 +89,7 @@ TEST(different_values_are_refused_before_anything_changes) {
   const auto loaded = fixture.load(targets(), R"({"head": {"head": []}, "w": {"w": []}})");
   CHECK(loaded == (std::vector<std::string>{"head", "w"}));
   CHECK(fixture.memory == other + "w");
-  fixture.load(targets(), R"({"emb": {"emb": []}, "head": {"emb": []}})", {false, false, {}});
+  fixture.load(targets(), R"({"emb": {"emb": []}, "head": {"emb": []}})", {false, Verify::kOff, {}});
   CHECK(fixture.memory == large + "w");
 }
 
@@ -98,11 +98,11 @@ TEST(a_part_of_another_target_with_different_values) {
   for (const auto& [name, begin] : {std::pair("tail", 4), std::pair("inner", 1)}) {
     const Error error = CHECK_THROWS(
         Error, fixture.load({fixture.at("whole", 0, 6), fixture.at(name, static_cast<std::size_t>(begin), 2)}, "",
-                            {false, false, {}}));
+                            {false, Verify::kOff, {}}));
     CHECK_EQ(error.tensor(), name);
     CHECK_EQ(fixture.memory, "--------");
   }
-  fixture.load({fixture.at("whole", 0, 6), fixture.at("next", 5, 2)}, "", {false, false, {}});
+  fixture.load({fixture.at("whole", 0, 6), fixture.at("next", 5, 2)}, "", {false, Verify::kOff, {}});
   CHECK_EQ(fixture.memory, "abcdefX-");
 }
 

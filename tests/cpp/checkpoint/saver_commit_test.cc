@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "check.h"
+#include "checkpoint/save/protocol/staging_directory.h"
 #include "faulty_file_ops.h"
 #include "saver_crash.h"
 
@@ -66,7 +67,7 @@ TEST(a_crash_at_any_step_leaves_old_or_new) {
     for (const char* step : c.steps) {
       const TempDir dir;
       const std::filesystem::path path = dir / "ckpt";
-      SaveOptions options = options_of(c.layout, c.overwrite);
+      TestOptions options = options_of(c.layout, c.overwrite);
       save_one(path, options, "old");
       write_file(path / "extra.pt", "somebody else's");
       DyingFileOps ops(step, 1);
@@ -87,7 +88,7 @@ TEST(a_crash_at_any_step_leaves_old_or_new) {
 TEST(a_crash_during_a_first_recis_save_leaves_nothing_that_loads) {
   for (const char* step : {"data written", "record written", "journal written", "data renamed", "before index"}) {
     const TempDir dir;
-    SaveOptions options = options_of(CheckpointLayout::kRecis);
+    TestOptions options = options_of(CheckpointLayout::kRecis);
     DyingFileOps ops(step, 1);
     options.file_ops = &ops;
     CHECK_EQ(in_child([&] { save_one(dir.path(), options, "new"); }), 42);
@@ -102,14 +103,14 @@ TEST(a_crash_during_a_first_recis_save_leaves_nothing_that_loads) {
 
 TEST(a_crash_at_any_call_leaves_old_or_new) {
   for (const bool plain : {true, false}) {
-    const SaveOptions base = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
+    const TestOptions base = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
     int at = 1;
     for (int code = 42; code == 42; ++at) {
       const TempDir dir;
       const std::filesystem::path path = dir / "ckpt";
       save_one(path, base, "old");
       DyingAtCall ops(at);
-      SaveOptions options = base;
+      TestOptions options = base;
       options.file_ops = &ops;
       code = in_child([&] { save_one(path, options, "new"); });
       CHECK(code == 42 || code == 0);
@@ -125,16 +126,16 @@ TEST(a_crash_at_any_call_leaves_old_or_new) {
 
 TEST(a_full_disk_is_an_error_and_the_old_checkpoint_stays) {
   for (const bool plain : {true, false}) {
-    const SaveOptions base = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
+    const TestOptions base = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
     for (const faulty::Call kind : {faulty::Call::kPwrite, faulty::Call::kFallocate, faulty::Call::kFsync,
                                     faulty::Call::kClose, faulty::Call::kRename, faulty::Call::kOpen}) {
       for (std::uint64_t at = 1; at <= 12; ++at) {
         const TempDir dir;
         const std::filesystem::path path = dir / "ckpt";
         save_one(path, base, "old");
-        const std::size_t descriptors = leftovers::open_descriptors();
+        const std::size_t descriptors = directory_listing::open_descriptors();
         faulty::FaultyFileOps ops({at, kind, ENOSPC, true});
-        SaveOptions options = base;
+        TestOptions options = base;
         options.file_ops = &ops;
         try {
           save_one(path, options, "new");
@@ -145,7 +146,7 @@ TEST(a_full_disk_is_an_error_and_the_old_checkpoint_stays) {
           const std::string found = loaded(path);
           CHECK(found == "old" || (kind == faulty::Call::kFsync && found == "new"));
         }
-        CHECK_EQ(leftovers::open_descriptors(), descriptors);
+        CHECK_EQ(directory_listing::open_descriptors(), descriptors);
         save_one(path, base, "newer");
         CHECK_EQ(loaded(path), "newer");
         CHECK(only_a_checkpoint(path));
@@ -157,7 +158,7 @@ TEST(a_full_disk_is_an_error_and_the_old_checkpoint_stays) {
 TEST(a_second_save_at_once_is_refused) {
   const TempDir dir;
   bool tried = false;
-  SaveOptions options = options_of(CheckpointLayout::kPlain);
+  TestOptions options = options_of(CheckpointLayout::kPlain);
   options.progress = [&](std::uint64_t, std::uint64_t, std::string_view) { return true; };
   class Meanwhile final : public io::FileOps {
    public:
@@ -209,6 +210,41 @@ TEST(a_directory_that_is_swapped_stays_as_private_as_it_was) {
   save_one(dir / "ckpt", options_of(CheckpointLayout::kRecis, true), "new");
   CHECK_EQ(loaded(dir / "ckpt"), "new");
   CHECK(std::filesystem::status(dir / "ckpt").permissions() == only_ours);
+}
+
+// The staging directory has the name of the target and the attempt in its own name.
+TEST(a_target_may_have_the_longest_name_that_a_directory_can_have) {
+  const TempDir dir;
+  std::string umlauts;
+  while (umlauts.size() < 254) umlauts += "\xc3\xbc";
+  for (const std::string& name : {std::string(255, '1'), std::string(172, 'a'), "x" + umlauts, umlauts}) {
+    TestOptions options = options_of(CheckpointLayout::kRecis);
+    save_one(dir / name, options, "old");
+    options.overwrite = true;
+    options.attempt = std::string(64, 'b');
+    // A save that died leaves its staging directory, which the next save finds.
+    CHECK_EQ(in_child([&] {
+               DyingFileOps dying("before swap", 1);
+               options.file_ops = &dying;
+               save_one(dir / name, options, "dead");
+             }),
+             42);
+    CHECK(!only_a_checkpoint(dir / name));
+    options.attempt = "c";
+    save_one(dir / name, options, "new");
+    CHECK_EQ(loaded(dir / name), "new");
+    CHECK(only_a_checkpoint(dir / name));
+  }
+}
+
+TEST(targets_with_long_names_that_begin_alike_have_staging_directories_of_their_own) {
+  const std::filesystem::path parent = "/somewhere";
+  const std::string longest(254, 'a');
+  CHECK(checkpoint::staging_directory(parent / (longest + "1"), "1") !=
+        checkpoint::staging_directory(parent / (longest + "2"), "1"));
+  CHECK_EQ(checkpoint::staging_directory(parent / longest, std::string(64, 'b')).filename().native().size(),
+           std::size_t{255});
+  CHECK_EQ(checkpoint::staging_directory(parent / "ckpt", "1").native(), "/somewhere/.ckpt~1.weightstore-save");
 }
 
 TEST(files_survive_a_swap_beside_a_checkpoint_that_cannot_be_read) {
@@ -274,20 +310,20 @@ TEST(a_shard_that_fails_behind_its_record_leaves_its_files_to_shard_0) {
   for (const bool plain : {true, false}) {
     const TempDir dir;
     const std::filesystem::path path = dir / "ckpt";
-    SaveOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
+    TestOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
     save_one(path, options, "old");
     options.attempt = "a";
     options.run = "r";
     Leader leader;
     std::jthread other([&] {
       Follower follower(leader.collected.get_future());
-      SaveOptions own = options;
+      TestOptions own = options;
       own.file_ops = &follower;
       const Error error = CHECK_THROWS(Error, save_one(path, own, "new", 1, 2));
       CHECK_EQ(error.os_errno(), EIO);
       leader.failed.set_value();
     });
-    SaveOptions own = options;
+    TestOptions own = options;
     own.file_ops = &leader;
     save_one(path, own, "new", 0, 2);
     other.join();
@@ -300,7 +336,7 @@ TEST(cancelling_leaves_what_was_there) {
   for (const bool plain : {true, false}) {
     const TempDir dir;
     const std::filesystem::path path = dir / "ckpt";
-    SaveOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
+    TestOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
     save_one(path, options, "old");
     const std::vector<std::string> before = names_in(path);
     options.attempt = "x";

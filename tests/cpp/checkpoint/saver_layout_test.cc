@@ -6,14 +6,14 @@
 
 #include "check.h"
 #include "codec/json.h"
-#include "leftovers.h"
+#include "directory_listing.h"
 #include "saver_files.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
 
 using namespace weightstore;
 using namespace saver_files;
-using leftovers::names_in;
+using directory_listing::names_in;
 using test_files::read_file;
 using test_files::TempDir;
 
@@ -167,7 +167,7 @@ TEST(plain_files_are_balanced_and_aligned) {
   CHECK_EQ(Reader::open(dir / "model.safetensors.index.json").verify_all(), std::size_t{18});
 }
 
-TEST(plain_tables_are_cut_into_slices_that_the_index_names) {
+TEST(plain_tables_are_cut_into_blocks_that_the_index_names) {
   const TempDir dir;
   const auto user = table("user", 4, 0, 1, 8);
   std::vector<std::int64_t> ids;
@@ -180,22 +180,22 @@ TEST(plain_tables_are_cut_into_slices_that_the_index_names) {
   saver.save(saver.make_write_blocks(Tables{user}, {}));
   const CheckpointReader reader(dir.path());
   CHECK_EQ(reader.tensor_names(), (std::vector<std::string>{"user@embedding", "user@id"}));
-  const auto slices = reader.slices("user@id");
-  CHECK_EQ(slices.size(), std::size_t{8});
+  const auto blocks = reader.blocks("user@id");
+  CHECK_EQ(blocks.size(), std::size_t{8});
   std::uint64_t rows = 0;
-  for (const auto& part : slices) rows += part.rows;
+  for (const auto& block : blocks) rows += block.rows;
   CHECK_EQ(rows, std::uint64_t{4000});
   CHECK_EQ(reader.verify(), std::size_t{16});
   const Reader files = Reader::open(dir / "model.safetensors.index.json");
   CHECK(files.table().find("user.embedding/0-8192-65536").has_value());
-  // Every id lies in the slice that its block is said to be.
+  // Every id lies in the buckets of its block.
   std::string bytes = read(reader, "user@id");
   std::size_t at = 0;
-  for (const auto& part : slices) {
-    for (std::uint64_t i = 0; i < part.rows; ++i, at += 8) {
+  for (const auto& block : blocks) {
+    for (std::uint64_t i = 0; i < block.rows; ++i, at += 8) {
       std::int64_t id;
       std::memcpy(&id, bytes.data() + at, 8);
-      CHECK(part.slice.contains(id));
+      CHECK(block.buckets.contains(id));
     }
   }
 }
@@ -239,7 +239,7 @@ TEST(recis_cuts_when_asked_to) {
   first.configure(options);
   first.save({});
   const CheckpointReader reader(dir.path());
-  CHECK_EQ(reader.slices("user@id").size(), std::size_t{3});  // a stripe without rows goes with its neighbour
+  CHECK_EQ(reader.blocks("user@id").size(), std::size_t{3});  // a stripe without rows goes with its neighbour
   CHECK_EQ(reader.info("user@embedding").shape, (Shape{5, 2}));
 }
 
@@ -302,22 +302,22 @@ TEST(recis_has_rows_of_one_number_as_recis_has_them) {
 
 TEST(parts_that_do_not_fit_together_do_not_replace_a_checkpoint) {
   using Part = std::pair<Tables, std::vector<NewTensor>>;
-  const auto sliced = [](BucketRange slice, DType dtype = DType::kF32, std::size_t rows = 3) {
+  const auto table_of = [](BucketRange buckets, DType dtype = DType::kF32, std::size_t rows = 3) {
     TableOptions options;
     options.name = "user";
     options.shape = {2};
     options.dtype = dtype;
-    options.slice = slice;
+    options.buckets = buckets;
     auto made = std::make_shared<HashTable>(options);
     std::vector<std::int64_t> ids(rows);
-    for (std::size_t i = 0; i < rows; ++i) ids[i] = static_cast<std::int64_t>(slice.begin + i * slice.size);
+    for (std::size_t i = 0; i < rows; ++i) ids[i] = static_cast<std::int64_t>(buckets.begin + i * buckets.size);
     std::vector<std::int64_t> numbers(rows);
     made->lookup(ids, true, numbers, {});
     return made;
   };
-  const auto touched = [&](BucketRange slice) {
-    auto made = sliced(slice);
-    made->touch(std::vector<std::int64_t>{static_cast<std::int64_t>(slice.begin)}, 1);
+  const auto touched = [&](BucketRange buckets) {
+    auto made = table_of(buckets);
+    made->touch(std::vector<std::int64_t>{static_cast<std::int64_t>(buckets.begin)}, 1);
     return made;
   };
   const BucketRange low{0, 32768, 65536}, high{32768, 65536, 65536};
@@ -327,25 +327,27 @@ TEST(parts_that_do_not_fit_together_do_not_replace_a_checkpoint) {
     Part second;
   };
   const std::vector<Case> cases = {
-      {"its parts 00000@65536@65536 and 00000@65536@65536 overlap (shards 0 and 1)",
-       {{sliced({})}, {}},
-       {{sliced({})}, {}}},
-      {"its parts 00000@65536@65536 and 32768@65536@65536 overlap", {{sliced({})}, {}}, {{sliced(high)}, {}}},
-      {"its parts 00000@32768@65536 and 30000@65536@65536 overlap",
-       {{sliced(low)}, {}},
-       {{sliced({30000, 65536, 65536})}, {}}},
-      {"different types or row shapes", {{sliced(low)}, {}}, {{sliced(high, DType::kBF16)}, {}}},
-      {"from 65536 and 100 buckets", {{sliced(low)}, {}}, {{sliced({50, 100, 100})}, {}}},
-      {"has a part 32768@65536@65536 with 3 rows that 'user@freq' has not", {{touched(low)}, {}}, {{sliced(high)}, {}}},
-      {"a table and a tensor are called so", {{}, {dense("user", DType::kU8, {1}, "x")}}, {{sliced(high)}, {}}},
-      {"a table and a tensor are called so", {{}, {dense("user@id", DType::kU8, {1}, "x")}}, {{sliced(high)}, {}}},
+      {"its blocks 00000@65536@65536 and 00000@65536@65536 overlap (shards 0 and 1)",
+       {{table_of({})}, {}},
+       {{table_of({})}, {}}},
+      {"its blocks 00000@65536@65536 and 32768@65536@65536 overlap", {{table_of({})}, {}}, {{table_of(high)}, {}}},
+      {"its blocks 00000@32768@65536 and 30000@65536@65536 overlap",
+       {{table_of(low)}, {}},
+       {{table_of({30000, 65536, 65536})}, {}}},
+      {"different types or row shapes", {{table_of(low)}, {}}, {{table_of(high, DType::kBF16)}, {}}},
+      {"from 65536 and 100 buckets", {{table_of(low)}, {}}, {{table_of({50, 100, 100})}, {}}},
+      {"has a block 32768@65536@65536 with 3 rows that 'user@freq' has not",
+       {{touched(low)}, {}},
+       {{table_of(high)}, {}}},
+      {"a table and a tensor have this name", {{}, {dense("user", DType::kU8, {1}, "x")}}, {{table_of(high)}, {}}},
+      {"a table and a tensor have this name", {{}, {dense("user@id", DType::kU8, {1}, "x")}}, {{table_of(high)}, {}}},
   };
   for (const CheckpointLayout layout : {CheckpointLayout::kPlain, CheckpointLayout::kRecis}) {
     const TempDir dir;
     SaveOptions options;
     options.layout = layout;
     options.overwrite = true;
-    save_all(dir / "ckpt", 1, 2, options, [&](std::int64_t) { return Part{{sliced({})}, {}}; });
+    save_all(dir / "ckpt", 1, 2, options, [&](std::int64_t) { return Part{{table_of({})}, {}}; });
     for (const Case& c : cases) {
       options.attempt = std::to_string(&c - cases.data());  // without one, no save is possible after a failed one
       const std::runtime_error error = CHECK_THROWS(
@@ -355,7 +357,7 @@ TEST(parts_that_do_not_fit_together_do_not_replace_a_checkpoint) {
       CHECK(std::string(error.what()).find("shards ") != std::string::npos);
       const CheckpointReader reader(dir / "ckpt");
       reader.verify();
-      CHECK_EQ(reader.slices("user@id").size(), std::size_t{1});
+      CHECK_EQ(reader.blocks("user@id").size(), std::size_t{1});
     }
   }
 }
@@ -373,14 +375,14 @@ TEST(arguments_are_checked) {
   CHECK_THROWS(Error, save_options_from_json(R"({"layout":"flat"})"));
   CHECK_THROWS(Error, save_options_from_json(R"({"attempt":"a/b"})"));
   const SaveOptions options = save_options_from_json(
-      R"({"layout":"recis","durable":false,"checksum":false,"max_block_bytes":7,"overwrite":true,"attempt":"s.1","run":"r 2","timeout":1.5})");
-  CHECK(options.layout == CheckpointLayout::kRecis && !options.durable && !options.checksum && options.overwrite);
+      R"({"layout":"recis","durable":false,"checksums":false,"max_block_bytes":7,"overwrite":true,"attempt":"s.1","run":"r 2","timeout":1.5})");
+  CHECK(options.layout == CheckpointLayout::kRecis && !options.durable && !options.checksums && options.overwrite);
   CHECK_EQ(options.max_block_bytes, std::uint64_t{7});
   CHECK_EQ(options.attempt, "s.1");
   CHECK_EQ(options.run, "r 2");
   CHECK_EQ(options.timeout.count(), 1500);
   const SaveOptions changed = save_options_from_json(R"({"durable":true,"attempt":""})", options);
-  CHECK(changed.layout == CheckpointLayout::kRecis && changed.durable && !changed.checksum);
+  CHECK(changed.layout == CheckpointLayout::kRecis && changed.durable && !changed.checksums);
   CHECK_EQ(changed.attempt, "");
   CHECK_EQ(changed.run, "r 2");
 }

@@ -75,7 +75,7 @@ TEST(another_number_of_buckets_loads_by_id) {
     TableOptions options;
     options.name = "user";
     options.shape = {kDim};
-    options.slice = shard_slice(shard, 3, 1000);
+    options.buckets = shard_buckets(shard, 3, 1000);
     const auto part = std::make_shared<HashTable>(options);
     load(dir.path(), {part});
     rows += part->size();
@@ -129,7 +129,7 @@ TEST(a_load_is_cancelled_while_it_runs_and_not_at_its_end) {
 }
 
 // Looking for each of them in the files would take hours.
-TEST(an_index_may_name_columns_and_slices_that_are_not_there) {
+TEST(an_index_may_name_columns_and_bucket_ranges_that_are_not_there) {
   const TempDir dir;
   Writer writer;
   const std::vector<std::int64_t> ids = {7};
@@ -138,14 +138,14 @@ TEST(an_index_may_name_columns_and_slices_that_are_not_there) {
   writer.add("t.id/1-0-1", DType::kI64, {1}, table_values::bytes_of(ids));
   writer.write_file(dir / "a.safetensors");
   std::string slots = R"("id")";
-  std::string slices = "[0,1,1]";
+  std::string ranges = "[0,1,1]";
   for (int i = 0; i < 100'000; ++i) {
     slots += R"(,"s)" + std::to_string(i) + R"(")";
-    slices += ",[0,1," + std::to_string(i + 2) + "]";
+    ranges += ",[0,1," + std::to_string(i + 2) + "]";
   }
   write_file(dir / "model.safetensors.index.json",
              R"({"metadata":{"weightstore":{"version":1,"files":{},"tables":{"t":{"slots":[)" + slots +
-                 R"(],"slices":[)" + slices +
+                 R"(],"slices":[)" + ranges +
                  R"(]}}}},"weight_map":{"t.id/0-1-1":"a.safetensors","t.id/00-1-1":"a.safetensors",)"
                  R"("t.id/1-0-1":"a.safetensors"}})");
   const CheckpointReader reader(dir.path());
@@ -227,7 +227,7 @@ TEST(names_of_all_kinds) {
     CHECK_EQ(reader.tensor_names().size(), names.size() + 2);
     for (const std::string& name : names) CHECK_EQ(read(reader, name), name);
     const auto back = table(table_name, 1, 0, 1);
-    load(dir.path(), {back}, {}, {false, false, {}});
+    load(dir.path(), {back}, {}, {false, Verify::kOff, {}});
     CHECK_EQ(back->size(), std::uint64_t{1});
   }
 }
@@ -271,7 +271,7 @@ TEST(all_differences_are_told_at_once_and_nothing_is_changed) {
   }
   CHECK_EQ(w, "----");
   CHECK_EQ(target->size(), std::uint64_t{0});
-  load(dir.path(), {}, {targets[1]}, {false, false, {}});
+  load(dir.path(), {}, {targets[1]}, {false, Verify::kOff, {}});
   CHECK_EQ(gone, "-");
 }
 
@@ -318,7 +318,7 @@ TEST(sets_of_other_tools_and_single_files) {
   writer.write_file(dir / "one/model.safetensors");
   for (const char* path : {"hf", "hf/model.safetensors.index.json", "one", "one/model.safetensors"}) {
     std::string b(2, '-');
-    load(dir / path, {}, {{"b", DType::kU8, {2}, std::as_writable_bytes(std::span(b))}}, {false, false, {}});
+    load(dir / path, {}, {{"b", DType::kU8, {2}, std::as_writable_bytes(std::span(b))}}, {false, Verify::kOff, {}});
     CHECK_EQ(b, "cd");
   }
   CHECK_THROWS(Error, CheckpointReader(dir.path()));
@@ -353,7 +353,7 @@ TEST(a_checkpoint_of_recis_loads) {
   TableOptions scalar;
   scalar.name = "user";
   const auto numbers = std::make_shared<HashTable>(scalar);
-  load(dir.path(), {numbers}, {}, {false, false, {}});
+  load(dir.path(), {numbers}, {}, {false, Verify::kOff, {}});
   CHECK_EQ(rows_of(*numbers, 1), (Rows{{10, {1}}, {20, {2}}}));
   write_file(dir / "index", R"({"block_index": {}, "file_index": {"../x.safetensors": 0}})");
   CHECK(CHECK_THROWS(Error, CheckpointReader(dir.path())).code() == ErrorCode::kCorrupt);

@@ -89,7 +89,7 @@ class Planner {
 
   void add_table(const std::string& destination, HashTable& table, std::size_t child, const std::string& source,
                  const Value::List& columns) {
-    TableJob job{&table, child, index_.find(source + "@id"), {}};
+    TableLoad load{&table, child, index_.find(source + "@id"), {}};
     wanted_.insert(source + "@id");
     const std::vector<SlotInfo> slots = table.slots();
     for (const SlotInfo& slot : slots) wanted_.insert(source + "@" + slot.name);  // also those that were filtered out
@@ -99,22 +99,22 @@ class Planner {
       if (name == nullptr) {
         mismatched_.push_back(quoted(destination) + " lists a column that is not a name");
       } else if (asked.insert(*name).second && *name != "id") {
-        add_slot(job, slots, destination, source, *name);
+        add_slot(load, slots, destination, source, *name);
       }
     }
     if (!asked.contains("id")) {
       mismatched_.push_back(quoted(destination) + " is loaded without its column 'id', which says whose rows they are");
-    } else if (job.ids == nullptr) {
+    } else if (load.ids == nullptr) {
       missing_.push_back(source + "@id");
-    } else if (check_parts(job)) {
-      plan_.tables.push_back(std::move(job));
+    } else if (check_blocks(load)) {
+      plan_.tables.push_back(std::move(load));
     }
   }
 
-  void add_slot(TableJob& job, const std::vector<SlotInfo>& slots, const std::string& destination,
+  void add_slot(TableLoad& load, const std::vector<SlotInfo>& slots, const std::string& destination,
                 const std::string& source, const std::string& name) {
     const std::string full = source + "@" + name;
-    const auto number = job.table->find_slot(name);
+    const auto number = load.table->find_slot(name);
     if (!number) {
       mismatched_.push_back(quoted(destination) + " has no slot " + quoted(name));
       return;
@@ -131,24 +131,24 @@ class Planner {
                             type_text(column->dtype, row_shape) + ", its target " + type_text(slot.dtype, slot.shape));
       return;
     }
-    job.slots.push_back({*number, slot.row_bytes, column, full});
+    load.slots.push_back({*number, slot.row_bytes, column, full});
   }
 
   bool same_row_shape(const Shape& saved, const Shape& target) const {
     const auto one_number = [](const Shape& shape) { return shape.empty() || shape == Shape{1}; };
-    return saved == target || (index_.has_one_for_scalar() && one_number(saved) && one_number(target));
+    return saved == target || (index_.takes_one_for_scalar() && one_number(saved) && one_number(target));
   }
 
-  // Every part of the ids has one of every slot, of as many rows.
-  bool check_parts(const TableJob& job) {
-    for (const TableJob::Slot& slot : job.slots) {
-      bool same = slot.source->parts.size() == job.ids->parts.size();
-      for (std::size_t i = 0; same && i < job.ids->parts.size(); ++i) {
-        same = slot.source->parts[i].slice == job.ids->parts[i].slice &&
-               slot.source->parts[i].rows == job.ids->parts[i].rows;
+  // Every slot must have the same blocks as the ids, with the same rows.
+  bool check_blocks(const TableLoad& load) {
+    for (const TableLoad::Slot& slot : load.slots) {
+      bool same = slot.source->blocks.size() == load.ids->blocks.size();
+      for (std::size_t i = 0; same && i < load.ids->blocks.size(); ++i) {
+        same = slot.source->blocks[i].buckets == load.ids->blocks[i].buckets &&
+               slot.source->blocks[i].rows == load.ids->blocks[i].rows;
       }
       if (same) continue;
-      mismatched_.push_back(quoted(slot.name) + " does not have the same slices and rows as the ids of its table");
+      mismatched_.push_back(quoted(slot.name) + " does not have the same buckets and rows as the ids of its table");
       return false;
     }
     return true;
@@ -156,7 +156,7 @@ class Planner {
 
   std::string file_of(const CheckpointTensor& tensor) const {
     const TensorTable& table = index_.reader().table();
-    return printable(table.sources()[table.source_of(tensor.parts.front().tensor)]->name());
+    return printable(table.sources()[table.source_of(tensor.blocks.front().tensor)]->name());
   }
 
   void refuse(bool strict) const {
@@ -177,7 +177,7 @@ class Planner {
     }
     if (text.empty()) return;
     throw Error(mismatched_.empty() ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument,
-                "the checkpoint and what shall be loaded differ: " + text);
+                "the checkpoint does not fit the targets of the load: " + text);
   }
 
   static std::string quoted(const std::string& name) { return "'" + printable(name) + "'"; }
@@ -191,7 +191,7 @@ class Planner {
   const CheckpointIndex& index_;
   std::map<std::string, std::pair<HashTable*, std::size_t>> children_;
   std::map<std::string, const LoadTarget*> dense_;
-  std::set<std::string, std::less<>> wanted_;  // what a target stands for, whether it is loaded or was filtered out
+  std::set<std::string, std::less<>> wanted_;  // the names of all targets, whether they are loaded or were filtered out
   std::vector<std::string> missing_;
   std::vector<std::string> mismatched_;
   LoadPlan plan_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a load reads, and where it goes; and all that does not fit.
+// The plan of a load: which tensors of the checkpoint go to which targets.
 
 #include <cstdint>
 #include <memory>
@@ -15,13 +15,14 @@
 
 namespace weightstore::checkpoint {
 
-struct DenseJob {
+// A dense tensor to load.
+struct DenseLoad {
   const LoadTarget* target;
   const CheckpointTensor* source;
 };
 
-// One child of one table.
-struct TableJob {
+// The rows of one child of a table to load.
+struct TableLoad {
   HashTable* table;
   std::size_t child;
   const CheckpointTensor* ids;
@@ -35,16 +36,16 @@ struct TableJob {
 };
 
 struct LoadPlan {
-  std::vector<DenseJob> dense;
-  std::vector<TableJob> tables;
+  std::vector<DenseLoad> dense;
+  std::vector<TableLoad> tables;
 };
 
-// Throws one Error that lists everything in `info` that the checkpoint cannot satisfy, and with `strict` what is
-// missing on either side.
+// Throws one Error that lists everything in `info` that does not fit the checkpoint. With `strict` it also lists what
+// is missing on either side.
 LoadPlan plan_load(const CheckpointIndex& index, std::span<const std::shared_ptr<HashTable>> tables,
                    std::span<const LoadTarget> tensors, std::string_view info, bool strict);
 
-// {destination: {source: [columns]}} for all targets.
+// The load info {destination: {source: [columns]}} for all targets, as JSON.
 std::string default_info(std::span<const std::shared_ptr<HashTable>> tables, std::span<const LoadTarget> tensors);
 
 }  // namespace weightstore::checkpoint

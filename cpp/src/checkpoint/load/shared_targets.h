@@ -1,6 +1,6 @@
 #pragma once
 
-// Dense targets of a load that share memory, as the tied weights of a model do.
+// Dense targets that share memory, as the tied weights of a model do.
 
 #include <span>
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace weightstore::checkpoint {
 
-// The order in which a load reads its dense tensors, so that no two reads write to the same memory at once.
+// The order in which a load reads dense tensors, so that no two reads write to the same memory at once.
 struct DenseOrder {
-  std::vector<DenseJob> together;    // no two of them share memory
-  std::vector<DenseJob> one_by_one;  // each shares memory with one before it
+  std::vector<DenseLoad> together;    // no two of these share memory
+  std::vector<DenseLoad> one_by_one;  // each shares memory with an earlier one
 };
 
-// Targets may share memory where the checkpoint has the same bytes for all of them, which is compared here by reading
-// both; a target that lies inside of another one is then left out, as it is loaded with it. Otherwise throws
-// Error(kInvalidArgument) naming the two targets. Nothing of the targets is read or changed.
-DenseOrder order_dense(const Reader& reader, std::span<const DenseJob> jobs);
+// Targets may share memory if the checkpoint has the same bytes for it. order_dense() compares these bytes in the
+// checkpoint. It leaves out a target that lies inside another one, because the other one fills it. Throws
+// Error(kInvalidArgument) that names two targets whose bytes differ. Does not read or change the targets.
+DenseOrder order_dense(const Reader& reader, std::span<const DenseLoad> loads);
 
 }  // namespace weightstore::checkpoint

@@ -2,7 +2,7 @@
 #include <string>
 #include <utility>
 
-#include "checkpoint/attempt.h"
+#include "checkpoint/save_names.h"
 #include "checkpoint/shard_record.h"
 #include "codec/json.h"
 #include "weightstore/error.h"
@@ -33,8 +33,8 @@ SaveOptions save_options_from_json(std::string_view json, SaveOptions base) {
       options.layout = checkpoint::layout_from_name(option<std::string>(entry, "layout"));
     } else if (name == "durable") {
       options.durable = option<bool>(entry, "durable");
-    } else if (name == "checksum") {
-      options.checksum = option<bool>(entry, "checksum");
+    } else if (name == "checksums") {
+      options.checksums = option<bool>(entry, "checksums");
     } else if (name == "overwrite") {
       options.overwrite = option<bool>(entry, "overwrite");
     } else if (name == "attempt") {
@@ -55,9 +55,10 @@ SaveOptions save_options_from_json(std::string_view json, SaveOptions base) {
       if (!(seconds >= 0)) throw Error(ErrorCode::kInvalidArgument, "the option 'timeout' is negative");
       options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, 31'536'000.0) * 1000));
     } else {
-      throw Error(ErrorCode::kInvalidArgument, "there is no option '" + printable(name) +
-                                                   "' of a save; there are layout, durable, checksum, max_block_bytes, "
-                                                   "overwrite, attempt, run and timeout");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "there is no option '" + printable(name) +
+                      "' of a save; there are layout, durable, checksums, max_block_bytes, "
+                      "overwrite, attempt, run and timeout");
     }
   }
   return options;

@@ -64,7 +64,9 @@ std::vector<WriteBlock> WriteBlock::of_table(const std::shared_ptr<const TableSn
   return blocks;
 }
 
-std::string WriteBlock::slice_info() const { return kind_ == BlockKind::kDense ? " " : slice_text(snapshot_->slice()); }
+std::string WriteBlock::slice_info() const {
+  return kind_ == BlockKind::kDense ? " " : bucket_range_text(snapshot_->buckets());
+}
 
 std::shared_ptr<ByteProducer> WriteBlock::bytes(StripeRange stripes) const {
   switch (kind_) {

@@ -1,6 +1,6 @@
 // Locks and heartbeats of a save, and processes that are forked meanwhile.
 
-#include "checkpoint/save/held_file.h"
+#include "checkpoint/save/protocol/lease.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,56 +12,25 @@
 #include <thread>
 
 #include "check.h"
+#include "long_lived_children.h"
 #include "saver_crash.h"
 
 using namespace weightstore;
 using namespace saver_crash;
+using long_lived_children::LongLived;
 using test_files::TempDir;
 using test_files::write_file;
-
-namespace {
-
-// Children that live until the object is destroyed.
-class LongLived {
- public:
-  LongLived() {
-    CHECK_EQ(::pipe(life_), 0);
-    CHECK_EQ(::pipe(born_), 0);
-  }
-  ~LongLived() {
-    for (const int fd : {life_[0], life_[1], born_[0], born_[1]}) ::close(fd);
-  }
-  LongLived(const LongLived&) = delete;
-  LongLived& operator=(const LongLived&) = delete;
-
-  // Returns when the child runs, with all that a fork does in a child behind it.
-  void make_child() const {
-    char byte = 0;
-    if (::fork() == 0) {
-      ::close(life_[1]);
-      const bool told = ::write(born_[1], &byte, 1) == 1;
-      ::_exit(told && ::read(life_[0], &byte, 1) == 0 ? 0 : 1);
-    }
-    CHECK_EQ(::read(born_[0], &byte, 1), 1);
-  }
-
- private:
-  int life_[2];
-  int born_[2];
-};
-
-}  // namespace
 
 TEST(a_child_does_not_keep_the_lock_of_a_parent_that_died) {
   const TempDir dir;
   const LongLived children;
   CHECK_EQ(in_child([&] {
-             const auto lock = checkpoint::HeldFile::lock(dir / "lock", io::system_file_ops());
+             const auto lock = checkpoint::Lease::acquire(dir / "lock", io::system_file_ops());
              children.make_child();
              ::_exit(42);
            }),
            42);
-  const auto lock = checkpoint::HeldFile::lock(dir / "lock", io::system_file_ops());
+  const auto lock = checkpoint::Lease::acquire(dir / "lock", io::system_file_ops());
 }
 
 // As above, but the child is made before the parent has the lock: just after the file was opened.
@@ -87,24 +56,24 @@ TEST(a_child_that_is_made_while_a_file_is_opened_does_not_keep_its_lock) {
     const LongLived children;
     CHECK_EQ(in_child([&] {
                Forking ops(children);
-               std::optional<checkpoint::HeldFile> lock;
+               std::optional<checkpoint::Lease> lock;
                if (looks) {
-                 checkpoint::look_at_held_file(dir / "lock", ops);
+                 checkpoint::read_lease(dir / "lock", ops);
                } else {
-                 lock.emplace(checkpoint::HeldFile::lock(dir / "lock", ops));
+                 lock.emplace(checkpoint::Lease::acquire(dir / "lock", ops));
                }
                ops.wait();
                ::_exit(42);
              }),
              42);
-    const auto lock = checkpoint::HeldFile::lock(dir / "lock", io::system_file_ops());
+    const auto lock = checkpoint::Lease::acquire(dir / "lock", io::system_file_ops());
   }
 }
 
 // The child has the object, but neither the descriptor nor the thread that writes the heartbeat.
 TEST(a_child_lets_go_of_its_parents_file_at_once_and_leaves_it_alone) {
   const TempDir dir;
-  std::optional<checkpoint::HeldFile> lock(checkpoint::HeldFile::lock(dir / "lock", io::system_file_ops()));
+  std::optional<checkpoint::Lease> lock(checkpoint::Lease::acquire(dir / "lock", io::system_file_ops()));
   std::this_thread::sleep_for(2 * checkpoint::kHeartbeat);  // the thread waits for its next heartbeat
   CHECK_EQ(in_child([&] {
              ::alarm(10);
@@ -116,7 +85,7 @@ TEST(a_child_lets_go_of_its_parents_file_at_once_and_leaves_it_alone) {
            }),
            0);
   CHECK(std::filesystem::exists(dir / "lock"));
-  CHECK_THROWS(Error, checkpoint::HeldFile::lock(dir / "lock", io::system_file_ops()));
+  CHECK_THROWS(Error, checkpoint::Lease::acquire(dir / "lock", io::system_file_ops()));
   lock.reset();
   CHECK(!std::filesystem::exists(dir / "lock"));
 }

@@ -1,14 +1,16 @@
-#include "checkpoint/attempt.h"
+#include "checkpoint/save_names.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <vector>
 
+#include "io/paths.h"
 #include "weightstore/error.h"
 
 namespace weightstore::checkpoint {
 namespace {
 
-constexpr std::size_t kMaxAttempt = 64;
 constexpr std::size_t kMaxRun = 256;
 constexpr std::string_view kDataSuffix = ".safetensors";
 constexpr std::string_view kRecordSuffix = ".json";
@@ -19,7 +21,7 @@ std::string numbered(const char* pattern, std::uint64_t n) {
   return text.data();
 }
 
-// Takes `mark` and the digits behind it off the end of `text`, if that is how it ends.
+// If `text` ends in `mark` and digits, removes both.
 bool remove_number(std::string_view& text, std::string_view mark) {
   const std::size_t digits = text.find_last_not_of("0123456789") + 1;
   if (digits == text.size() || !text.substr(0, digits).ends_with(mark)) return false;
@@ -27,7 +29,7 @@ bool remove_number(std::string_view& text, std::string_view mark) {
   return true;
 }
 
-// The token, or one that was not published yet; an attempt may be called "token" or "token.1" as well.
+// The token, or the temporary file of one. An attempt may be called "token" or "token.1", too.
 bool is_token(std::string_view name) {
   if (!name.starts_with(kToken)) return false;
   name.remove_prefix(std::string_view(kToken).size());
@@ -60,6 +62,10 @@ std::string record_name(std::string_view attempt, std::uint64_t shard) {
   return protocol_name(std::string(attempt) + numbered("-s%05llu", shard) + std::string(kRecordSuffix));
 }
 
+bool is_data_name(std::string_view name) {
+  return name.find('/') == std::string_view::npos && name.ends_with(kDataSuffix);
+}
+
 std::string data_name(std::string_view prefix, std::string_view attempt, unsigned attempt_try, std::uint64_t shard,
                       std::uint64_t file) {
   return std::string(prefix) + std::string(attempt) + (attempt_try > 1 ? "~" + std::to_string(attempt_try) : "") +
@@ -86,16 +92,14 @@ std::optional<std::string> attempt_of_name(std::string_view name) {
 }
 
 unsigned next_try(const std::filesystem::path& directory, std::string_view prefix, std::string_view attempt,
-                  std::uint64_t shard) {
+                  std::uint64_t shard, io::FileOps& ops) {
+  const std::vector<std::string> names = io::list_directory(directory, ops);
   for (unsigned n = 1;; ++n) {
-    // What is common to all files of the shard in this try.
+    // The common beginning of the names of all files of the shard in this try.
     const std::string sample = data_name(prefix, attempt, n, shard, 0);
     const std::string stem = sample.substr(0, sample.rfind("-f") + 2);
-    bool taken = false;
-    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-      taken |= entry.path().filename().native().starts_with(stem);
-    }
-    if (!taken) return n;
+    const auto is_taken = [&](const std::string& name) { return name.starts_with(stem); };
+    if (std::none_of(names.begin(), names.end(), is_taken)) return n;
   }
 }
 

@@ -1,7 +1,8 @@
-#include "checkpoint/save/data_files.h"
+#include "checkpoint/save/protocol/data_files.h"
 
 #include <vector>
 
+#include "file/write_plan.h"
 #include "io/file_source.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
@@ -25,7 +26,7 @@ RecordedBlock describe(const PlannedBlock& planned, const TensorTable& table, st
   block.kind = planned.block->kind();
   block.table = planned.block->table();
   block.slot = planned.block->slot();
-  block.slice = planned.slice;
+  block.buckets = planned.buckets;
   block.dtype = info.dtype;
   block.shape = info.shape;
   block.begin = info.begin - header_bytes;
@@ -36,28 +37,22 @@ RecordedBlock describe(const PlannedBlock& planned, const TensorTable& table, st
 }  // namespace
 
 RecordedFile write_data_file(const std::filesystem::path& path, const PlannedFile& file, const SaveOptions& options,
-                             const std::function<void(std::uint64_t, std::string_view)>& moved, io::FileOps& ops) {
+                             const Progress& progress, io::FileOps& ops) {
   const bool plain = options.layout == CheckpointLayout::kPlain;
   Writer writer;
   for (const PlannedBlock& block : file.blocks) {
     writer.add(
         {block.key, block.block->dtype(), block.shape, block.block->bytes(block.stripes), std::nullopt, nullptr});
   }
-  // RecIS takes every entry of a header for a tensor, so that its layout has no metadata.
+  // RecIS reads every entry of a header as a tensor: its layout has no metadata.
   if (plain) writer.set_metadata("format", "pt");
   WriteOptions write;
   write.durable = options.durable;
   write.overwrite = false;
-  write.checksums = plain && options.checksum;
+  write.checksums = plain && options.checksums;
   write.order = plain ? TensorOrder::kCanonical : TensorOrder::kAsAdded;
-  write.file_ops = &ops;
-  std::uint64_t before = 0;
-  write.progress = [&](std::uint64_t done, std::uint64_t, std::string_view name) {
-    moved(done - before, name);
-    before = done;
-    return true;
-  };
-  writer.write_file(path, Format::kSafetensors, write);
+  write.progress = progress;
+  write_file(writer, path, Format::kSafetensors, write, ops);
 
   const auto source = io::open_file(path, false, ops);
   const TensorTable table = safetensors::read_table(source);
@@ -80,7 +75,7 @@ void check_data_file(const std::filesystem::path& path, const RecordedFile& file
         .in_file(path.native());
   }
   if (crc_of_header(*source, file.bytes - data_bytes) != file.header_crc) {
-    throw Error(ErrorCode::kCorrupt, "has another header than was written").in_file(path.native());
+    throw Error(ErrorCode::kCorrupt, "its header was changed after it was written").in_file(path.native());
   }
 }
 
