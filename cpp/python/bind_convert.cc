@@ -1,8 +1,9 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
+#include "formats/registry.h"
 #include "gil.h"
-#include "py_object.h"
+#include "objects/py_object.h"
 #include "weightstore/convert.h"
 #include "write_options.h"
 
@@ -20,7 +21,7 @@ void init_convert(py::module_& m) {
         ReleaseGil nogil;
         const Conversion conversion = plan_conversion(reader, format);
         options.burn_compat = conversion.burn_compat;
-        if (format == Format::kSafetensorsIndex) {
+        if (spec_of(format).is_index) {
           conversion.contents.write_shards(target, max_shard_bytes, options);
         } else {
           conversion.contents.write_file(target, format, options);

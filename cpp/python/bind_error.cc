@@ -1,8 +1,8 @@
 // The one place where an Error becomes a Python exception.
 
 #include "bindings.h"
-#include "py_error.h"
-#include "py_object.h"
+#include "objects/py_error.h"
+#include "objects/py_object.h"
 #include "weightstore/error.h"
 #include "weightstore/pager.h"
 

@@ -1,10 +1,10 @@
 #include "bindings.h"
 #include "gil.h"
 #include "io/file_source.h"
+#include "objects/py_object.h"
+#include "objects/py_source.h"
+#include "objects/py_value.h"
 #include "opaque.h"
-#include "py_object.h"
-#include "py_source.h"
-#include "py_value.h"
 #include "weightstore/error.h"
 #include "weightstore/pytorch.h"
 

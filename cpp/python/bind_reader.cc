@@ -5,10 +5,12 @@
 #include "gil.h"
 #include "io/available_memory.h"
 #include "memory.h"
+#include "objects/py_limits.h"
+#include "objects/py_object.h"
+#include "objects/py_progress.h"
+#include "objects/py_source.h"
+#include "objects/py_value.h"
 #include "opaque.h"
-#include "py_object.h"
-#include "py_progress.h"
-#include "py_source.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
 
@@ -16,8 +18,15 @@ namespace weightstore::python {
 
 namespace {
 
-ReadOptions read_options(bool map, const std::string& verify, unsigned threads, const std::string& opaque) {
+bool is_mmap(const std::string& backend) {
+  if (backend == "mmap" || backend == "pread") return backend == "mmap";
+  throw Error(ErrorCode::kInvalidArgument, "backend is '" + backend + "'; it is 'mmap' or 'pread'");
+}
+
+ReadOptions read_options(bool map, const std::string& verify, unsigned threads, const std::string& opaque,
+                         const py::object& limits) {
   ReadOptions options;
+  options.limits = limits_of(limits);
   options.opaque = opaque_named(opaque);
   options.map = map;
   options.threads = threads;
@@ -38,8 +47,6 @@ Reader open_released(ReadOptions options, Open open) {
   ReleaseGil nogil;
   return open(options);
 }
-
-py::object opt(const std::optional<Memory>& memory) { return memory ? py::cast(*memory) : py::object(py::none()); }
 
 std::size_t checked(const Reader& reader, std::size_t tensor) {
   if (tensor >= reader.table().size()) throw py::index_error("no tensor has this number");
@@ -98,8 +105,7 @@ std::size_t at(const Reader& reader, const py::str& name) {
   try {
     return reader.table().at(py::cast<std::string>(name.attr("encode")("utf-8", "replace")));
   } catch (Error& error) {
-    const auto& sources = reader.table().sources();
-    if (sources.size() == 1 || reader.format() == Format::kPytorch) error.in_file(sources[0]->name());
+    if (const std::string file = reader.file_name(); !file.empty()) error.in_file(file);
     error.of_format(reader.format());
     throw;
   }
@@ -198,134 +204,150 @@ struct ObjectReader : Reader {
   std::shared_ptr<const ByteSource> source;
 };
 
+// ---- opening --------------------------------------------------------------------------------------------------------
+
+Reader open_path(const py::object& path, const std::string& backend, const std::string& verify, unsigned threads,
+                 const std::string& opaque, const py::object& limits) {
+  const auto target = to_path(path);
+  return open_released(read_options(is_mmap(backend), verify, threads, opaque, limits),
+                       [&](const ReadOptions& options) { return Reader::open(target, options); });
+}
+
+Reader open_buffer(const py::object& data, const std::string& verify, unsigned threads, const std::string& opaque,
+                   const py::object& limits) {
+  const auto source = buffer_source(data);
+  return open_released(read_options(true, verify, threads, opaque, limits),
+                       [&](const ReadOptions& options) { return Reader::open(source, options); });
+}
+
+ObjectReader open_object(const py::object& file, const std::string& verify, unsigned threads, const std::string& opaque,
+                         const py::object& limits) {
+  const auto source = file_object_source(file);
+  Reader reader = open_released(read_options(false, verify, threads, opaque, limits),
+                                [&](const ReadOptions& options) { return Reader::open(source, options); });
+  return ObjectReader(std::move(reader), source);
+}
+
+using ReaderClass = py::class_<Reader>;
+
+void bind_opening(ReaderClass& cls) {
+  const auto backend = py::arg("backend") = "mmap";
+  const auto verify = py::arg("verify") = "off";
+  const auto threads = py::arg("threads") = 0;
+  const auto opaque = py::arg("opaque") = "error";
+  const auto limits = py::arg("limits") = py::none();
+  cls.def_static("open", &open_path, py::arg("path"), py::kw_only(), backend, verify, threads, opaque, limits);
+  cls.def_static("open_buffer", &open_buffer, py::arg("data"), py::kw_only(), verify, threads, opaque, limits);
+  cls.def_static("open_object", &open_object, py::arg("file"), py::kw_only(), verify, threads, opaque, limits);
+}
+
+// ---- names and descriptions -----------------------------------------------------------------------------------------
+
+py::list sorted_names(const Reader& reader) {
+  const std::vector<std::uint32_t> order = reader.table().by_name();
+  return name_list(reader.table(), [&](std::size_t i) { return order[i]; });
+}
+
+py::list describe_many(const Reader& reader, const std::vector<std::size_t>& tensors) {
+  py::list list(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) list[i] = describe(reader, checked(reader, tensors[i]));
+  return list;
+}
+
+std::optional<std::string> quant_scheme(const Reader& reader, std::size_t tensor) {
+  const TensorInfo info = reader.table()[checked(reader, tensor)];
+  if (info.quant == nullptr) return std::nullopt;
+  return to_string(*info.quant);
+}
+
+py::str file_of(const Reader& reader, std::size_t tensor) {
+  const TensorTable& table = reader.table();
+  return path_to_str(table.sources()[table.source_of(checked(reader, tensor))]->name());
+}
+
+py::object metadata(const Reader& reader) {
+  if (reader.table().typed_metadata() != nullptr) return to_python(*reader.table().typed_metadata());
+  if (!reader.table().has_metadata()) return py::none();
+  return text_dict(reader.table().metadata());
+}
+
+void bind_names(ReaderClass& cls) {
+  cls.def("__len__", [](const Reader& r) { return r.table().size(); });
+  cls.def("names", &sorted_names, "All names, sorted.");
+  cls.def(
+      "names_in_order", [](const Reader& r) { return name_list(r.table(), [](std::size_t i) { return i; }); },
+      "All names, in the order of their data.");
+  cls.def(
+      "numbers", [](const Reader& r) { return r.table().by_name(); }, "The numbers of all tensors, sorted by name.");
+  cls.def("find", &find, py::arg("name"), "The number of a tensor, or None.");
+  cls.def("at", &at, py::arg("name"), "The number of a tensor; raises TensorNotFound when there is none.");
+}
+
+void bind_descriptions(ReaderClass& cls) {
+  cls.def_property_readonly("format", [](const Reader& r) { return to_str(to_string(r.format())); });
+  cls.def_property_readonly("dialect", [](const Reader& r) { return to_str(r.table().dialect()); });
+  cls.def(
+      "describe", [](const Reader& r, std::size_t i) { return describe(r, checked(r, i)); }, py::arg("tensor"),
+      "(name, dtype, shape, nbytes)");
+  cls.def("describe_many", &describe_many, py::arg("tensors"));
+  cls.def(
+      "param_id", [](const Reader& r, std::size_t i) { return r.table()[checked(r, i)].param_id; }, py::arg("tensor"));
+  cls.def("scheme", &quant_scheme, py::arg("tensor"));
+  cls.def("source_of", &file_of, py::arg("tensor"), "The file that holds the tensor.");
+  cls.def("metadata", &metadata, "None when the file has no metadata at all.");
+  cls.def("scalars", [](const Reader& r) { return scalar_dict(r.table().scalars()); });
+}
+
+// ---- bytes ----------------------------------------------------------------------------------------------------------
+
+template <class Bytes>
+std::optional<Memory> memory_of(std::optional<Bytes> bytes) {
+  return bytes ? std::optional<Memory>(std::in_place, std::move(*bytes)) : std::nullopt;
+}
+
+std::optional<Memory> view(const Reader& reader, std::size_t tensor) {
+  ReleaseGil nogil;
+  return memory_of(reader.view(checked(reader, tensor)));
+}
+
+std::optional<Memory> private_view(const Reader& reader, std::size_t tensor) {
+  ReleaseGil nogil;
+  return memory_of(reader.private_view(checked(reader, tensor)));
+}
+
+std::size_t verify_all(const Reader& reader, py::object callback) {
+  const Progress progress = make_progress(std::move(callback));
+  ReleaseGil nogil;
+  return reader.verify_all(progress);
+}
+
+void bind_bytes(ReaderClass& cls) {
+  const auto progress = py::arg("progress") = py::none();
+  cls.def("view", &view, py::arg("tensor"), "Read-only memory over the file, or None.");
+  cls.def("private_view", &private_view, py::arg("tensor"), "Copy-on-write memory over the file, or None.");
+  cls.def("views", &views, py::arg("tensors"), py::kw_only(), py::arg("writable"),
+          "view() or, if writable, private_view() of many tensors.");
+  cls.def("read_bytes", &read_bytes, py::arg("tensor"));
+  cls.def("read_slice", &read_slice, py::arg("tensor"), py::arg("dims"), py::arg("nbytes"),
+          "A selection in new memory. Each dimension is (start, step, count).");
+  cls.def("load", &load, py::arg("tensors"), progress, "Tensors in new memory.");
+  cls.def("read_many", &read_many, py::arg("targets"), progress,
+          "Fills memory that is given as (tensor, address, nbytes).");
+  cls.def("verify_all", &verify_all, progress);
+  cls.def("without_checksum", &Reader::without_checksum, "The tensors that verify_all() cannot check.");
+}
+
 }  // namespace
 
 void init_reader(py::module_& m) {
-  const auto map = py::arg("map") = true;
-  const auto verify = py::arg("verify") = "off";
-  const auto threads = py::arg("threads") = 0;
-  const auto unknown = py::arg("opaque") = "error";
-  py::class_<Reader>(m, "Reader", "An open file. Tensors go by number, in the order of their data.",
-                     only_from_functions())
-      .def_static(
-          "open",
-          [](const py::object& path, bool map_it, const std::string& check, unsigned count, const std::string& opaque) {
-            const auto target = to_path(path);
-            return open_released(read_options(map_it, check, count, opaque),
-                                 [&](const ReadOptions& options) { return Reader::open(target, options); });
-          },
-          py::arg("path"), py::kw_only(), map, verify, threads, unknown)
-      .def_static(
-          "open_buffer",
-          [](const py::object& data, const std::string& check, unsigned count, const std::string& opaque) {
-            const auto source = buffer_source(data);
-            return open_released(read_options(true, check, count, opaque),
-                                 [&](const ReadOptions& options) { return Reader::open(source, options); });
-          },
-          py::arg("data"), py::kw_only(), verify, threads, unknown)
-      .def_static(
-          "open_object",
-          [](const py::object& file, const std::string& check, unsigned count, const std::string& opaque) {
-            const auto source = file_object_source(file);
-            Reader reader = open_released(read_options(false, check, count, opaque),
-                                          [&](const ReadOptions& options) { return Reader::open(source, options); });
-            return ObjectReader(std::move(reader), source);
-          },
-          py::arg("file"), py::kw_only(), verify, threads, unknown)
-      .def_property_readonly("format", [](const Reader& r) { return to_str(to_string(r.format())); })
-      .def_property_readonly("dialect", [](const Reader& r) { return to_str(r.table().dialect()); })
-      .def("__len__", [](const Reader& r) { return r.table().size(); })
-      .def(
-          "names",
-          [](const Reader& r) {
-            const std::vector<std::uint32_t> order = r.table().by_name();
-            return name_list(r.table(), [&](std::size_t i) { return order[i]; });
-          },
-          "All names, sorted.")
-      .def(
-          "names_in_order", [](const Reader& r) { return name_list(r.table(), [](std::size_t i) { return i; }); },
-          "All names, in the order of their data.")
-      .def(
-          "numbers", [](const Reader& r) { return r.table().by_name(); }, "The tensors' numbers, sorted by name.")
-      .def("find", &find, py::arg("name"), "The number of a tensor, or None.")
-      .def("at", &at, py::arg("name"), "The number of a tensor; TensorNotFound when there is none.")
-      .def(
-          "describe", [](const Reader& r, std::size_t i) { return describe(r, checked(r, i)); }, py::arg("tensor"),
-          "(name, dtype, shape, nbytes)")
-      .def(
-          "describe_many",
-          [](const Reader& r, const std::vector<std::size_t>& tensors) {
-            py::list list(tensors.size());
-            for (std::size_t i = 0; i < tensors.size(); ++i) list[i] = describe(r, checked(r, tensors[i]));
-            return list;
-          },
-          py::arg("tensors"))
-      .def(
-          "param_id", [](const Reader& r, std::size_t i) { return r.table()[checked(r, i)].param_id; },
-          py::arg("tensor"))
-      .def(
-          "scheme",
-          [](const Reader& r, std::size_t i) -> std::optional<std::string> {
-            const TensorInfo info = r.table()[checked(r, i)];
-            if (info.quant == nullptr) return std::nullopt;
-            return to_string(*info.quant);
-          },
-          py::arg("tensor"))
-      .def(
-          "source_of",
-          [](const Reader& r, std::size_t i) {
-            return path_to_str(r.table().sources()[r.table().source_of(checked(r, i))]->name());
-          },
-          py::arg("tensor"), "The file that holds the tensor.")
-      .def(
-          "metadata",
-          [](const Reader& r) -> py::object {
-            if (!r.table().has_metadata()) return py::none();
-            return text_dict(r.table().metadata());
-          },
-          "None when the file has no metadata at all.")
-      .def("scalars", [](const Reader& r) { return scalar_dict(r.table().scalars()); })
-      .def(
-          "view",
-          [](const Reader& r, std::size_t i) {
-            std::optional<Memory> memory;
-            {
-              ReleaseGil nogil;
-              if (auto bytes = r.view(checked(r, i))) memory.emplace(std::move(*bytes));
-            }
-            return opt(memory);
-          },
-          py::arg("tensor"), "Read-only memory over the file, or None.")
-      .def(
-          "private_view",
-          [](const Reader& r, std::size_t i) {
-            std::optional<Memory> memory;
-            {
-              ReleaseGil nogil;
-              if (auto bytes = r.private_view(checked(r, i))) memory.emplace(std::move(*bytes));
-            }
-            return opt(memory);
-          },
-          py::arg("tensor"), "Copy-on-write memory over the file, or None.")
-      .def("views", &views, py::arg("tensors"), py::kw_only(), py::arg("writable"),
-           "view() or, writable, private_view() of many tensors.")
-      .def("read_bytes", &read_bytes, py::arg("tensor"))
-      .def("read_slice", &read_slice, py::arg("tensor"), py::arg("dims"), py::arg("nbytes"),
-           "A selection, each dimension as (start, step, count), in memory of its own.")
-      .def("load", &load, py::arg("tensors"), py::arg("progress") = py::none(), "Tensors in memory of their own.")
-      .def("read_many", &read_many, py::arg("targets"), py::arg("progress") = py::none(),
-           "Fills memory given as (tensor, address, nbytes).")
-      .def(
-          "verify_all",
-          [](const Reader& r, py::object callback) {
-            const Progress progress = make_progress(std::move(callback));
-            ReleaseGil nogil;
-            return r.verify_all(progress);
-          },
-          py::arg("progress") = py::none())
-      .def("without_checksum", &Reader::without_checksum, "The tensors that verify_all() cannot check.");
+  ReaderClass cls(m, "Reader", "An open file. Tensors go by number, in the order of their data.",
+                  only_from_functions());
   py::class_<ObjectReader, Reader>(m, "ObjectReader", "A Reader over a file object.",
                                    collectable<ObjectReader, &ObjectReader::visit, nullptr, false>());
+  bind_opening(cls);
+  bind_names(cls);
+  bind_descriptions(cls);
+  bind_bytes(cls);
 }
 
 }  // namespace weightstore::python

@@ -5,8 +5,8 @@
 #include "bindings.h"
 #include "codec/cbor.h"
 #include "codec/json.h"
-#include "py_object.h"
-#include "py_value.h"
+#include "objects/py_object.h"
+#include "objects/py_value.h"
 #include "weightstore/error.h"
 
 namespace weightstore::python {

@@ -7,9 +7,10 @@
 
 #include "bindings.h"
 #include "collectable.h"
+#include "formats/registry.h"
 #include "gil.h"
-#include "py_object.h"
-#include "py_producer.h"
+#include "objects/py_object.h"
+#include "objects/py_producer.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
 #include "weightstore/writer.h"
@@ -157,97 +158,102 @@ void set_scalar(SharedWriter& writer, const py::str& name, const py::object& val
                        Py_TYPE(value.ptr())->tp_name);
 }
 
+// ---- writing --------------------------------------------------------------------------------------------------------
+
+void write_file(SharedWriter& writer, const py::object& path, const std::string& format, bool durable, bool overwrite,
+                bool checksums, const std::string& burn, py::object progress) {
+  const auto target = to_path(path);
+  const auto options = write_options(durable, overwrite, checksums, burn, std::move(progress));
+  ReleaseGil nogil;
+  writer.write([&](const Writer& contents) { contents.write_file(target, format_named(format), options); });
+}
+
+std::vector<std::string> write_shards(SharedWriter& writer, const py::object& index, std::uint64_t max_shard_bytes,
+                                      bool durable, bool overwrite, bool checksums, py::object progress) {
+  const auto target = to_path(index);
+  const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
+  ReleaseGil nogil;
+  return writer.write([&](const Writer& contents) { return contents.write_shards(target, max_shard_bytes, options); });
+}
+
+std::vector<std::string> write_file_or_shards(SharedWriter& writer, const py::object& path,
+                                              std::uint64_t max_shard_bytes, bool durable, bool overwrite,
+                                              bool checksums, py::object progress) {
+  const auto target = to_path(path);
+  const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
+  ReleaseGil nogil;
+  return writer.write(
+      [&](const Writer& contents) { return contents.write_file_or_shards(target, max_shard_bytes, options); });
+}
+
+py::bytes write_bytes(SharedWriter& writer, const std::string& format, bool checksums, const std::string& burn) {
+  const auto options = write_options(false, true, checksums, burn, py::none());
+  std::vector<std::byte> bytes;
+  {
+    ReleaseGil nogil;
+    bytes = writer.write([&](const Writer& contents) { return contents.write_bytes(format_named(format), options); });
+  }
+  return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+// ---- the class ------------------------------------------------------------------------------------------------------
+
+using WriterClass = py::class_<SharedWriter>;
+
+void bind_contents(WriterClass& cls) {
+  const auto param_id = py::arg("param_id") = py::none();
+  cls.def("__len__", [](const SharedWriter& w) { return w.contents().tensors().size(); });
+  cls.def(
+      "add",
+      [](SharedWriter& w, const py::str& name, const std::string& dtype, Shape shape,
+         std::shared_ptr<ByteProducer> bytes, std::optional<std::uint64_t> id) {
+        w.to_change().add(new_tensor(name, dtype, std::move(shape), std::move(bytes), id));
+      },
+      py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("bytes").none(false), param_id);
+  cls.def("add_memory", &add_memory, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
+          py::arg("nbytes"), py::arg("owner"), param_id, "Row-major memory that `owner` keeps alive.");
+  cls.def("add_strided", &add_strided, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
+          py::arg("item_bytes"), py::arg("array_shape"), py::arg("byte_strides"), py::arg("owner"), param_id,
+          py::arg("sign_bytes") = 0, py::arg("negate") = false, py::arg("conjugate") = false,
+          "Memory that the writer gathers into row-major order while it writes.");
+  cls.def("add_deferred", &add_deferred, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("produce"),
+          param_id, "Bytes that produce() returns when they are written.");
+  cls.def("add_quantized", &add_quantized, py::keep_alive<1, 3>(), py::arg("name"), py::arg("reader"),
+          py::arg("tensor"), param_id, "An unchanged copy of a quantized tensor of another file.");
+  cls.def("set_metadata", &set_metadata, py::arg("metadata"));
+  cls.def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"));
+}
+
+void bind_writing(WriterClass& cls) {
+  const auto durable = py::arg("durable") = true;
+  const auto overwrite = py::arg("overwrite") = true;
+  const auto checksums = py::arg("checksums") = false;
+  const auto burn = py::arg("burn") = "0.20";
+  const auto progress = py::arg("progress") = py::none();
+  cls.def("write_file", &write_file, py::arg("path"), py::arg("format"), py::kw_only(), durable, overwrite, checksums,
+          burn, progress);
+  cls.def("write_shards", &write_shards, py::arg("index"), py::arg("max_shard_bytes"), py::kw_only(), durable,
+          overwrite, checksums, progress, "Returns the names of the shards.");
+  cls.def("write_file_or_shards", &write_file_or_shards, py::arg("path"), py::arg("max_shard_bytes"), py::kw_only(),
+          durable, overwrite, checksums, progress, "Returns the names of the shards; an empty list for a single file.");
+  cls.def("write_bytes", &write_bytes, py::arg("format"), py::kw_only(), checksums, burn);
+}
+
 }  // namespace
 
 Format format_named(const std::string& name) {
-  for (Format format : {Format::kSafetensors, Format::kSafetensorsIndex, Format::kBurnpack}) {
-    if (to_string(format) == name) return format;
+  for (const FormatSpec* spec : all_formats()) {
+    if (spec->is_writable() && spec->name == name) return spec->id;
   }
   throw Error(ErrorCode::kInvalidArgument, "there is no format '" + name + "' to write");
 }
 
 void init_writer(py::module_& m) {
-  const auto param_id = py::arg("param_id") = py::none();
-  py::class_<SharedWriter>(m, "Writer", "What shall be in a file.",
-                           collectable<SharedWriter, &SharedWriter::visit, &SharedWriter::clear>())
-      .def(py::init<>())
-      .def("__len__", [](const SharedWriter& w) { return w.contents().tensors().size(); })
-      .def(
-          "add",
-          [](SharedWriter& w, const py::str& name, const std::string& dtype, Shape shape,
-             std::shared_ptr<ByteProducer> bytes, std::optional<std::uint64_t> id) {
-            w.to_change().add(new_tensor(name, dtype, std::move(shape), std::move(bytes), id));
-          },
-          py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("bytes").none(false), param_id)
-      .def("add_memory", &add_memory, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
-           py::arg("nbytes"), py::arg("owner"), param_id, "Row-major memory that `owner` keeps alive.")
-      .def("add_strided", &add_strided, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
-           py::arg("item_bytes"), py::arg("array_shape"), py::arg("byte_strides"), py::arg("owner"), param_id,
-           py::arg("sign_bytes") = 0, py::arg("negate") = false, py::arg("conjugate") = false,
-           "Memory that is gathered into row-major order as it is written.")
-      .def("add_deferred", &add_deferred, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("produce"),
-           param_id, "Bytes that produce() makes when they are written.")
-      .def("add_quantized", &add_quantized, py::keep_alive<1, 3>(), py::arg("name"), py::arg("reader"),
-           py::arg("tensor"), param_id, "A quantized tensor of another file, copied as it is.")
-      .def("set_metadata", &set_metadata, py::arg("metadata"))
-      .def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"))
-      .def("nbytes",
-           [](const SharedWriter& w) {
-             std::uint64_t sum = 0;
-             for (const NewTensor& tensor : w.contents().tensors()) sum += tensor.bytes->size();
-             return sum;
-           })
-      .def(
-          "write_file",
-          [](SharedWriter& w, const py::object& path, const std::string& format, bool durable, bool overwrite,
-             bool checksums, const std::string& burn, py::object progress) {
-            const auto target = to_path(path);
-            const auto options = write_options(durable, overwrite, checksums, burn, std::move(progress));
-            ReleaseGil nogil;
-            w.write([&](const Writer& contents) { contents.write_file(target, format_named(format), options); });
-          },
-          py::arg("path"), py::arg("format"), py::kw_only(), py::arg("durable") = true, py::arg("overwrite") = true,
-          py::arg("checksums") = false, py::arg("burn") = "0.20", py::arg("progress") = py::none())
-      .def(
-          "write_shards",
-          [](SharedWriter& w, const py::object& index, std::uint64_t max_shard_bytes, bool durable, bool overwrite,
-             bool checksums, py::object progress) {
-            const auto target = to_path(index);
-            const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
-            ReleaseGil nogil;
-            return w.write(
-                [&](const Writer& contents) { return contents.write_shards(target, max_shard_bytes, options); });
-          },
-          py::arg("index"), py::arg("max_shard_bytes"), py::kw_only(), py::arg("durable") = true,
-          py::arg("overwrite") = true, py::arg("checksums") = false, py::arg("progress") = py::none(),
-          "Returns the names of the shards.")
-      .def(
-          "write_file_or_shards",
-          [](SharedWriter& w, const py::object& path, std::uint64_t max_shard_bytes, bool durable, bool overwrite,
-             bool checksums, py::object progress) {
-            const auto target = to_path(path);
-            const auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
-            ReleaseGil nogil;
-            return w.write([&](const Writer& contents) {
-              return contents.write_file_or_shards(target, max_shard_bytes, options);
-            });
-          },
-          py::arg("path"), py::arg("max_shard_bytes"), py::kw_only(), py::arg("durable") = true,
-          py::arg("overwrite") = true, py::arg("checksums") = false, py::arg("progress") = py::none(),
-          "Returns the names of the shards; none when it is one file.")
-      .def(
-          "write_bytes",
-          [](SharedWriter& w, const std::string& format, bool checksums, const std::string& burn) {
-            const auto options = write_options(false, true, checksums, burn, py::none());
-            std::vector<std::byte> bytes;
-            {
-              ReleaseGil nogil;
-              bytes =
-                  w.write([&](const Writer& contents) { return contents.write_bytes(format_named(format), options); });
-            }
-            return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-          },
-          py::arg("format"), py::kw_only(), py::arg("checksums") = false, py::arg("burn") = "0.20");
+  WriterClass cls(m, "Writer", "What shall be in a file.",
+                  collectable<SharedWriter, &SharedWriter::visit, &SharedWriter::clear>());
+  cls.def(py::init<>());
+  bind_contents(cls);
+  bind_writing(cls);
 }
 
 }  // namespace weightstore::python

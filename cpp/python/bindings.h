@@ -1,9 +1,11 @@
 #pragma once
 
-// The areas of the module `_core`; module.cc calls each once. One bind_<area>.cc a public header of the core.
+// The subjects of the module `_core`: bind_<subject>.cc defines init_<subject>(), and module.cc calls each once.
 //
-// Rules for all of them: the GIL is released around everything that reads, writes, copies or waits; Python objects that
-// C++ code holds meanwhile are SharedObjects (py_object.h); errors cross the border in bind_error.cc alone.
+// Rules for all subjects:
+//  - A function that reads, writes, copies or waits releases the GIL meanwhile.
+//  - C++ code that holds a Python object without the GIL holds it as a SharedObject (objects/py_object.h).
+//  - Only bind_error.cc turns an Error into a Python exception.
 
 #include <pybind11/pybind11.h>
 
@@ -19,9 +21,9 @@ void init_reader(py::module_& m);
 void init_producer(py::module_& m);
 void init_writer(py::module_& m);
 void init_convert(py::module_& m);
-void init_transform(py::module_& m);
 void init_dlpack(py::module_& m);
 void init_pager(py::module_& m);
 void init_pytorch(py::module_& m);
+void init_checkpoint(py::module_& m);
 
 }  // namespace weightstore::python

@@ -15,7 +15,9 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstddef>
 #include <functional>
+#include <type_traits>
 
 namespace weightstore::python {
 
@@ -42,9 +44,17 @@ class KeepsObjects {
 };
 
 // The C++ object of a Python object of a class with one C++ base; null before __init__() has made it.
+//
+// This reads pybind11's own struct, as version 3.1.0 (third_party/requirements-build.txt) lays it out: py::cast takes
+// several times as long as acquiring a resident tensor, and the garbage collector must not run Python code. The asserts
+// and tests/python/pager/test_objects.py fail when the struct changes; look at detail::instance then.
 template <class T>
 T* made_object(PyObject* self) {
-  const auto* instance = reinterpret_cast<const pybind11::detail::instance*>(self);
+  using Instance = pybind11::detail::instance;
+  static_assert(PYBIND11_VERSION_MAJOR == 3, "check that made_object() fits this version of pybind11");
+  static_assert(std::is_same_v<std::remove_extent_t<decltype(Instance::simple_value_holder)>, void*>);
+  static_assert(offsetof(Instance, simple_value_holder) == sizeof(PyObject));
+  const auto* instance = reinterpret_cast<const Instance*>(self);
   const bool made = instance->simple_layout && instance->simple_holder_constructed;
   return made ? static_cast<T*>(instance->simple_value_holder[0]) : nullptr;
 }

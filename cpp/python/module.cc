@@ -15,8 +15,8 @@ PYBIND11_MODULE(_core, m) {
   init_producer(m);
   init_writer(m);
   init_convert(m);
-  init_transform(m);
   init_dlpack(m);
   init_pager(m);
   init_pytorch(m);
+  init_checkpoint(m);
 }

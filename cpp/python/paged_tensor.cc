@@ -40,7 +40,7 @@ PyObject* release(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* leave(PyObject* self, PyObject* const*, Py_ssize_t) { return release(self, nullptr); }
+PyObject* exit_with(PyObject* self, PyObject* const*, Py_ssize_t) { return release(self, nullptr); }
 
 bool check_held(PyObject* self) {
   if (as_object(self)->tensor) return true;
@@ -71,7 +71,7 @@ PyObject* get_released(PyObject* self, void*) { return PyBool_FromLong(!as_objec
 
 PyMethodDef methods[] = {
     {"__enter__", enter, METH_NOARGS, nullptr},
-    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(leave)), METH_FASTCALL, nullptr},
+    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(exit_with)), METH_FASTCALL, nullptr},
     {"release", release, METH_NOARGS, "Lets the tensor go; arrays and tensors made from it hold it by themselves."},
     {"memory", memory, METH_O, "Its bytes; None when they cannot be had writable."},
     {nullptr, nullptr, 0, nullptr},
@@ -99,6 +99,15 @@ py::object make_paged_tensor_type() {
   PyObject* type = PyType_FromSpec(&spec);
   if (type == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(type);
+}
+
+void prepare_handle_type(PyTypeObject* type) {
+  const PyTypeObject* base = type->tp_base;
+  while (base != nullptr && base->tp_dealloc != dealloc) base = base->tp_base;
+  const bool adds_nothing =
+      base != nullptr && type->tp_basicsize == base->tp_basicsize && type->tp_dictoffset == base->tp_dictoffset &&
+      type->tp_weaklistoffset == base->tp_weaklistoffset && type->tp_finalize == nullptr && type->tp_del == nullptr;
+  if (adds_nothing) type->tp_dealloc = dealloc;
 }
 
 PyObject* new_paged_tensor(PyTypeObject* type, ResidentTensor tensor, PyObject* pager) {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "py_progress.h"
+#include "objects/py_progress.h"
 #include "weightstore/error.h"
 #include "weightstore/writer.h"
 

@@ -44,12 +44,12 @@ std::int64_t CheckpointReader::tensor_dtype(const std::string& name) const {
 
 std::vector<std::vector<std::int64_t>> CheckpointReader::tensor_slices(const std::string& name) const {
   return guarded([&] {
-    std::vector<std::vector<std::int64_t>> slices;
-    for (const auto& part : reader_.slices(name)) {
-      slices.push_back({static_cast<std::int64_t>(part.slice.begin), static_cast<std::int64_t>(part.slice.end),
-                        static_cast<std::int64_t>(part.slice.size), static_cast<std::int64_t>(part.rows)});
+    std::vector<std::vector<std::int64_t>> blocks;
+    for (const auto& block : reader_.blocks(name)) {
+      blocks.push_back({static_cast<std::int64_t>(block.buckets.begin), static_cast<std::int64_t>(block.buckets.end),
+                        static_cast<std::int64_t>(block.buckets.size), static_cast<std::int64_t>(block.rows)});
     }
-    return slices;
+    return blocks;
   });
 }
 

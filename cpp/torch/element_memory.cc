@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/util/StringUtil.h>
 
+#include "last_error.h"
 #include "weightstore/error.h"
 
 namespace weightstore::torch_bridge {
@@ -48,7 +49,14 @@ std::optional<std::string> why_no_memory(const at::Tensor& tensor) {
 }
 
 void require_memory(const std::string& name, const at::Tensor& tensor) {
-  if (auto why = why_no_memory(tensor)) throw Error(ErrorCode::kInvalidArgument, std::move(*why)).in_tensor(name);
+  auto why = why_no_memory(tensor);
+  if (!why) return;
+  if (tensor.defined() && tensor.device().is_meta()) {
+    NoDataError error(std::move(*why));
+    error.in_tensor(name);
+    throw error;
+  }
+  throw Error(ErrorCode::kInvalidArgument, std::move(*why)).in_tensor(name);
 }
 
 }  // namespace weightstore::torch_bridge

@@ -1,7 +1,7 @@
 #pragma once
 
-// Whether a tensor's elements lie in memory that can be read and written. Not every at::Tensor has any: a DTensor or
-// FakeTensor only describes values, and a storage can be freed under a tensor.
+// Whether the elements of a tensor lie in memory that can be read and written. A DTensor or FakeTensor only describes
+// values, and the storage of a tensor can be freed.
 
 #include <ATen/core/Tensor.h>
 
@@ -10,12 +10,13 @@
 
 namespace weightstore::torch_bridge {
 
-// nullopt when the elements lie in memory of the tensor's own: then its data pointer, sizes and strides describe them,
-// on its device. Otherwise what the tensor is instead and what to pass in its place, as the rest of a sentence about
-// it: "is on the meta device, ...". Tensors without elements need no memory. Cheap: looks at no element.
+// nullopt when the elements lie in memory of the tensor: then its data pointer, sizes and strides describe them, on its
+// device. Otherwise the reason and what to pass instead, as the end of a sentence about the tensor: "is on the meta
+// device, ...". A tensor without elements needs no memory. Cheap: reads no element.
 std::optional<std::string> why_no_memory(const at::Tensor& tensor);
 
-// Throws Error(kInvalidArgument) naming the tensor when why_no_memory() has an answer.
+// Throws Error(kInvalidArgument) with the name of the tensor when why_no_memory() has an answer; for a tensor on the
+// meta device a NoDataError.
 void require_memory(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace weightstore::torch_bridge

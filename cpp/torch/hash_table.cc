@@ -147,8 +147,8 @@ HashTable::HashTable(std::string name, std::vector<std::int64_t> shape, std::int
   options.name = std::move(name);
   options.shape = shape_of(shape);
   options.dtype = dtype_of_number(dtype);
-  options.slice = {natural("slice_begin", slice_begin), natural("slice_end", slice_end),
-                   natural("slice_size", slice_size)};
+  options.buckets = {natural("slice_begin", slice_begin), natural("slice_end", slice_end),
+                     natural("slice_size", slice_size)};
   if (natural("page_rows", page_rows) > std::numeric_limits<std::uint32_t>::max()) {
     throw invalid("pages of " + std::to_string(page_rows) + " rows are too large");
   }
@@ -299,9 +299,9 @@ std::vector<std::string> HashTable::slot_names() const {
 }
 
 std::vector<std::int64_t> HashTable::slice() const {
-  const BucketRange& slice = table_->slice();
-  return {static_cast<std::int64_t>(slice.begin), static_cast<std::int64_t>(slice.end),
-          static_cast<std::int64_t>(slice.size)};
+  const BucketRange& buckets = table_->buckets();
+  return {static_cast<std::int64_t>(buckets.begin), static_cast<std::int64_t>(buckets.end),
+          static_cast<std::int64_t>(buckets.size)};
 }
 
 }  // namespace weightstore::torch_bridge

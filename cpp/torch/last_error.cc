@@ -9,17 +9,21 @@ namespace weightstore::torch_bridge {
 namespace {
 
 thread_local std::optional<Error> last;
+thread_local bool last_is_no_data = false;
 
 // Paths and names are bytes; JSON is text.
 Value text(const std::string& bytes) { return is_utf8(bytes) ? Value(bytes) : Value(printable(bytes)); }
 
 }  // namespace
 
-void remember(const Error& error) { last = error; }
+void remember(const Error& error) {
+  last = error;
+  last_is_no_data = dynamic_cast<const NoDataError*>(&error) != nullptr;
+}
 
 std::string last_error() {
   if (!last) return "{}";
-  Value::Map map = {{"code", std::string(to_string(last->code()))},
+  Value::Map map = {{"code", std::string(last_is_no_data ? "no_data" : to_string(last->code()))},
                     {"format", std::string(to_string(last->format()))},
                     {"text", text(last->what())},
                     {"message", text(last->message())},

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "job_progress.h"
+#include "call_progress.h"
 #include "staged_targets.h"
 #include "table_dict.h"
 #include "weightstore/loader.h"
@@ -48,7 +48,7 @@ class LoaderHolder : public torch::CustomClassHolder {
   const TableDict tables_;
   const TensorDict tensors_;
   LoadOptions options_;
-  JobProgress progress_;
+  CallProgress progress_;
 };
 
 }  // namespace weightstore::torch_bridge

@@ -9,13 +9,6 @@
 
 namespace weightstore::torch_bridge {
 
-std::int64_t BlockHolder::dtype() const {
-  return guarded([&] {
-    return static_cast<std::int64_t>(
-        require_scalar_type({block_.tensor_name(), block_.dtype(), block_.shape(), 0, 0, 0, std::nullopt, nullptr}));
-  });
-}
-
 std::vector<std::int64_t> BlockHolder::shape() const {
   return guarded(
       [&] { return sizes_of({block_.tensor_name(), block_.dtype(), block_.shape(), 0, 0, 0, std::nullopt, nullptr}); });
@@ -50,7 +43,7 @@ void SaverHolder::check_tensors(const TensorDict& tensors) const {
 }
 
 void SaverHolder::begin() {
-  guarded([&] { turn_ = saver_.begin(); });
+  guarded([&] { pending_ = saver_.begin(); });
 }
 
 void SaverHolder::skip() {
@@ -59,14 +52,14 @@ void SaverHolder::skip() {
 
 void SaverHolder::save(const BlockList& blocks) {
   guarded([&] {
-    auto turn = std::exchange(turn_, nullptr);
+    auto pending = std::exchange(pending_, nullptr);
     std::vector<WriteBlock> core_blocks;
     for (const auto& block : blocks) core_blocks.push_back(block->block());
     weightstore::Saver saver = saver_;
     SaveOptions options = saver_.options();
     options.progress = progress_.begin();
     saver.configure(std::move(options));
-    saver.save(core_blocks, std::move(turn));
+    saver.save(core_blocks, std::move(pending));
   });
 }
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "job_progress.h"
+#include "call_progress.h"
 #include "table_dict.h"
 #include "weightstore/saver.h"
 
@@ -25,8 +25,8 @@ class BlockHolder : public torch::CustomClassHolder {
   std::string tensor_name() const { return block_.tensor_name(); }
   std::string slice_info() const { return block_.slice_info(); }
   std::int64_t nbytes() const { return static_cast<std::int64_t>(block_.nbytes()); }
-  // The c10::ScalarType as a number: what TorchScript takes a dtype to be.
-  std::int64_t dtype() const;
+  // The name that files use: "F32", "BF16", ...
+  std::string dtype() const { return std::string(name_of(block_.dtype())); }
   std::vector<std::int64_t> shape() const;
   std::string kind() const { return std::string(to_string(block_.kind())); }
 
@@ -51,12 +51,12 @@ class SaverHolder : public torch::CustomClassHolder {
   BlockList make_write_blocks(const TableDict& tables, const TensorDict& tensors) const;
   // Throws what make_write_blocks() would throw about the tensors, without copying any.
   void check_tensors(const TensorDict& tensors) const;
-  // As Saver::begin(). The next save() or give_up() uses the turn.
+  // As Saver::begin(). The next save() or give_up() uses the save that it returns.
   void begin();
   void save(const BlockList& blocks);
 
   // As Saver::give_up() and Saver::skip().
-  void give_up(const std::string& why) { saver_.give_up(why, std::exchange(turn_, nullptr)); }
+  void give_up(const std::string& why) { saver_.give_up(why, std::exchange(pending_, nullptr)); }
   void skip();
 
   // Bytes written, bytes in all, and what is being written, of the save that is running.
@@ -65,8 +65,8 @@ class SaverHolder : public torch::CustomClassHolder {
 
  private:
   weightstore::Saver saver_;
-  std::shared_ptr<weightstore::SaveTurn> turn_;
-  JobProgress progress_;
+  std::shared_ptr<weightstore::PendingSave> pending_;
+  CallProgress progress_;
 };
 
 }  // namespace weightstore::torch_bridge

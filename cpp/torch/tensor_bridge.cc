@@ -64,8 +64,8 @@ std::optional<DType> dtype_of(c10::ScalarType type) {
 c10::ScalarType require_scalar_type(const TensorInfo& info) {
   const auto type = scalar_type_of(info.dtype);
   if (!type) {
-    throw Error(ErrorCode::kUnsupported, "torch has no type for " + std::string(name_of(info.dtype)) +
-                                             " elements; read the tensor's bytes instead")
+    throw Error(ErrorCode::kInvalidArgument, "torch has no type for " + std::string(name_of(info.dtype)) +
+                                                 " elements; read the tensor's bytes instead")
         .in_tensor(info.name);
   }
   return *type;
@@ -87,7 +87,7 @@ std::vector<std::int64_t> sizes_of(const TensorInfo& info) {
   if (info.dtype == DType::kF4) {
     if (sizes.empty() || sizes.back() % 2 != 0) {
       throw Error(
-          ErrorCode::kUnsupported,
+          ErrorCode::kInvalidArgument,
           "torch stores 4-bit floats in pairs, so the last dimension must be even; read the tensor's bytes instead")
           .in_tensor(info.name);
     }
@@ -100,8 +100,8 @@ TensorInfo info_of(const std::string& name, const at::Tensor& tensor) {
   require_memory(name, tensor);
   const auto dtype = dtype_of(tensor.scalar_type());
   if (!dtype) {
-    throw Error(ErrorCode::kUnsupported,
-                std::string("no file format has elements of torch's type ") + c10::toString(tensor.scalar_type()))
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string("a file cannot hold elements of torch's type ") + c10::toString(tensor.scalar_type()))
         .in_tensor(name);
   }
   TensorInfo info;
@@ -126,8 +126,8 @@ bool is_plain_memory(const at::Tensor& tensor) {
 TensorInfo checked_for_safetensors(const std::string& name, const at::Tensor& tensor) {
   TensorInfo info = info_of(name, tensor);
   if (!in_safetensors(info.dtype)) {
-    throw Error(ErrorCode::kUnsupported, "SafeTensors has no elements of " + std::string(name_of(info.dtype)) +
-                                             (tensor.is_complex() ? "; save torch.view_as_real() of it" : ""))
+    throw Error(ErrorCode::kInvalidArgument, "SafeTensors cannot hold elements of " + std::string(name_of(info.dtype)) +
+                                                 (tensor.is_complex() ? "; save torch.view_as_real() of it" : ""))
         .in_tensor(name);
   }
   return info;

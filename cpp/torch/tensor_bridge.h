@@ -29,12 +29,13 @@ c10::ScalarType require_scalar_type(const TensorInfo& info);
 // Error(kUnsupported) where they do not fit torch's signed sizes.
 std::vector<std::int64_t> sizes_of(const TensorInfo& info);
 
-// Name, type and shape as a file would have them. Throws Error(kInvalidArgument) for a tensor without memory
-// (element_memory.h) and Error(kUnsupported) for types that no file format has.
+// Name, type and shape as a file has them. Throws Error(kInvalidArgument) for a tensor without memory
+// (element_memory.h) and for a type that no file format has. python/weightstore/_tensors/frameworks.py raises the same
+// kinds of errors.
 TensorInfo info_of(const std::string& name, const at::Tensor& tensor);
 
-// The same for a SafeTensors file: throws Error(kUnsupported) for types that only other formats have. Everything that
-// can be wrong with a tensor to be saved is found here, without copying it.
+// The same for a SafeTensors file: throws Error(kInvalidArgument) also for a type that only other formats have. Finds
+// everything that can be wrong with a tensor to be saved, without copying the tensor.
 TensorInfo checked_for_safetensors(const std::string& name, const at::Tensor& tensor);
 
 // True when the tensor's elements lie in CPU memory in row-major order, as they are.

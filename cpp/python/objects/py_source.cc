@@ -1,6 +1,5 @@
-#include "py_source.h"
+#include "objects/py_source.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,8 +10,8 @@
 #include "collectable.h"
 #include "gil.h"
 #include "io/file_source.h"
-#include "py_error.h"
-#include "py_object.h"
+#include "objects/py_error.h"
+#include "objects/py_object.h"
 #include "weightstore/error.h"
 #include "weightstore/pager.h"
 
@@ -40,8 +39,8 @@ int descriptor_of(const py::object& file) {
   if (!is_plain_file(file) || !py::cast<bool>(file.attr("readable")())) return -1;
   const int fd = py::cast<int>(file.attr("fileno")());
   struct stat status;
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return -1;
-  return ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (io::system_file_ops().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return -1;
+  return io::system_file_ops().dup(fd);
 }
 
 // The lock is a Python lock, not a mutex: waiting for it gives up the GIL, so that a thread which holds the lock and

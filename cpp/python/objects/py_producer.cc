@@ -1,4 +1,4 @@
-#include "py_producer.h"
+#include "objects/py_producer.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include "collectable.h"
 #include "gil.h"
-#include "py_object.h"
+#include "objects/py_object.h"
 #include "weightstore/error.h"
 
 namespace weightstore::python {

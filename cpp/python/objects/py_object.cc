@@ -1,4 +1,4 @@
-#include "py_object.h"
+#include "objects/py_object.h"
 
 #include "gil.h"
 #include "weightstore/error.h"

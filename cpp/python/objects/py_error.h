@@ -4,7 +4,7 @@
 
 #include <exception>
 
-#include "py_object.h"
+#include "objects/py_object.h"
 #include "weightstore/error.h"
 
 namespace weightstore::python {

@@ -1,9 +1,9 @@
-#include "py_progress.h"
+#include "objects/py_progress.h"
 
 #include <chrono>
 
 #include "gil.h"
-#include "py_object.h"
+#include "objects/py_object.h"
 
 namespace weightstore::python {
 

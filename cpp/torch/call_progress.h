@@ -1,6 +1,6 @@
 #pragma once
 
-// How far a save or a load has come: for other threads, which cannot be called back.
+// The progress of a save or a load, for other threads to poll: TorchScript has no callbacks.
 
 #include <atomic>
 #include <cstdint>
@@ -14,9 +14,9 @@
 namespace weightstore::torch_bridge {
 
 // Thread-safe.
-class JobProgress {
+class CallProgress {
  public:
-  // For the job that begins now; what was said about the one before is forgotten.
+  // For a call that begins now. Forgets the progress and the cancellation of an earlier call.
   Progress begin() {
     set(0, 0, "");
     cancelled_ = false;
@@ -26,12 +26,12 @@ class JobProgress {
     };
   }
 
-  // Bytes done, bytes in all, and what was worked on last.
+  // Bytes done, bytes in all, and the last name.
   std::tuple<std::int64_t, std::int64_t, std::string> get() const {
     const std::lock_guard lock(mutex_);
     return {done_, total_, name_};
   }
-  // Ends the job that is running, soon.
+  // Ends the running call soon.
   void cancel() { cancelled_ = true; }
 
  private:
