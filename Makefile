@@ -4,6 +4,14 @@
 
 PYTHON ?= python3
 FUZZ_RUNS ?= 5000000
+# WERROR=ON takes warnings for errors.
+WERROR ?= OFF
+# CCACHE= builds without ccache where it is installed. ccache must be told that it may look at precompiled headers.
+CCACHE ?= $(shell command -v ccache)
+ifneq ($(CCACHE),)
+export CMAKE_CXX_COMPILER_LAUNCHER ?= $(CCACHE)
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros,include_file_mtime,include_file_ctime
+endif
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,6 +19,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 CMAKE := $(BIN)/cmake
 CTEST := $(BIN)/ctest
 PINS := third_party/requirements
+# The library, its tests and the wheel are built in one tree.
+TREE := build/release
 
 SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml README.md LICENSE
 CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
@@ -24,9 +34,9 @@ demo: $(VENV)/.installed
 
 test: test-cpp test-python
 
-test-cpp: build/cpp/build.ninja
-	$(CMAKE) --build build/cpp
-	$(CTEST) --test-dir build/cpp --output-on-failure
+test-cpp: $(VENV)/.installed
+	$(CMAKE) --build $(TREE)
+	$(CTEST) --test-dir $(TREE) --output-on-failure
 
 test-python: $(VENV)/.installed $(VENV)/.test
 	$(BIN)/python -m pytest
@@ -78,19 +88,29 @@ $(VENV)/.bench: $(PINS)-bench.txt
 	grep -v '^#' $< | while read -r peer; do $(PIP) install --quiet "$$peer" || echo "left out: $$peer"; done
 	touch $@
 
-# Not isolated, and in a build directory that stays, so that only what changed is compiled.
-$(VENV)/.installed: $(SOURCES) $(VENV)/.build $(VENV)/.run
-	$(PIP) install --quiet --no-build-isolation --no-deps --config-settings build-dir=build/python .
+# Not isolated, and in a build tree that stays, so that only what changed is compiled. pip configures the tree with tests
+# but builds what the wheel needs; test-cpp builds the rest.
+$(VENV)/.installed: $(SOURCES) $(VENV)/.build $(VENV)/.run build/.werror-$(WERROR)
+	$(PIP) install --quiet --no-build-isolation --no-deps --config-settings build-dir=$(TREE) \
+	  --config-settings cmake.define.WEIGHTSTORE_TESTS=ON --config-settings cmake.define.WEIGHTSTORE_WERROR=$(WERROR) \
+	  --config-settings build.targets=weightstore_wheel .
+	touch $@
+
+# Changes when WERROR does.
+build/.werror-$(WERROR):
+	mkdir -p build
+	rm -f build/.werror-*
 	touch $@
 
 # ---- CMake builds ---------------------------------------------------------------------------------------------------
 
-FLAGS_cpp :=
-FLAGS_asan := -DWEIGHTSTORE_SANITIZE=address -DCMAKE_BUILD_TYPE=RelWithDebInfo
-FLAGS_tsan := -DWEIGHTSTORE_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo
+# Without precompiled headers, a source that lacks an include does not compile.
+FLAGS_asan := -DWEIGHTSTORE_SANITIZE=address -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+FLAGS_tsan := -DWEIGHTSTORE_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
 FLAGS_bench := -DWEIGHTSTORE_TESTS=OFF -DWEIGHTSTORE_BENCHMARKS=ON -DCMAKE_BUILD_TYPE=Release \
   -DNANOBENCH_INCLUDE_DIR=$(CURDIR)/build/nanobench
-FLAGS_fuzz = -DWEIGHTSTORE_TESTS=OFF -DWEIGHTSTORE_FUZZ=ON -DCMAKE_CXX_COMPILER=$(CLANGXX)
+FLAGS_fuzz = -DWEIGHTSTORE_TESTS=OFF -DWEIGHTSTORE_FUZZ=ON -DCMAKE_CXX_COMPILER=$(CLANGXX) \
+  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
 
 build/%/build.ninja: $(VENV)/.build
 	$(CMAKE) -S . -B build/$* -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DWEIGHTSTORE_TORCH=OFF $(FLAGS_$*)

@@ -2,10 +2,12 @@
 
 #include <weightstore/burnpack.h>
 #include <weightstore/error.h>
+#include <weightstore/kernels.h>
 #include <weightstore/safetensors.h>
 
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,12 @@ int main() {
   REQUIRE(table.size() == 1);
   const auto view = table.sources()[0]->view(table.begin(0), table.nbytes(0));
   REQUIRE(view && view->bytes.data() == file.data() + 8 + header.size());
+
+  const std::vector<float> numbers = {1.0f, -2.5f};
+  std::vector<double> wide(numbers.size());
+  ws::kernels::cast(std::as_bytes(std::span(numbers)), ws::DType::kF32, ws::DType::kF64,
+                    std::as_writable_bytes(std::span(wide)));
+  REQUIRE(wide[0] == 1.0 && wide[1] == -2.5);
 
   try {
     ws::burnpack::read_table(ws::memory_source(file));

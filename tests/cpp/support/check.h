@@ -1,82 +1,59 @@
 #pragma once
 
-// A test program is a list of TEST blocks and one RUN_TESTS(). A failed CHECK prints where, and the run goes on with
-// the next test; the exit code says whether all passed. "name" as first argument runs only tests whose name contains
-// it.
+// A test file is a list of TEST blocks. Files are linked into one program a room; check.cc is its main(). A failed
+// CHECK prints its place and ends its test; the program goes on with the next test. The exit code is 0 if all tests
+// passed.
+//
+//   io_tests                        runs all tests of the program
+//   io_tests file_source_test       runs the tests of file_source_test.cc
+//   io_tests file_source_test mmap  of these, runs the tests whose names contain "mmap"
 
-#include <cstdio>
-#include <cstring>
-#include <exception>
-#include <functional>
-#include <sstream>
+#include <concepts>
 #include <string>
-#include <vector>
+#include <string_view>
+#include <type_traits>
 
 namespace check {
 
 struct Failure {};
 
-struct Test {
-  const char* name;
-  void (*body)();
-};
-
-inline std::vector<Test>& tests() {
-  static std::vector<Test> list;
-  return list;
-}
-
+// Static objects of this class are the list of all tests.
 struct Registration {
-  Registration(const char* name, void (*body)()) { tests().push_back({name, body}); }
+  Registration(const char* file, const char* name, void (*body)());
 };
 
+// Prints the place and throws Failure.
+[[noreturn]] void fail(const char* file, int line, const std::string& what);
+[[noreturn]] void fail_equal(const char* file, int line, const char* text, const std::string& a, const std::string& b);
+
+std::string show_number(double value);
+
+// A value as text, for the message of a failed check.
 template <class T>
 std::string show(const T& value) {
-  if constexpr (requires(std::ostringstream& out) { out << value; }) {
-    std::ostringstream out;
-    out << value;
-    return out.str();
+  if constexpr (std::floating_point<T>) {
+    return show_number(static_cast<double>(value));
+  } else if constexpr (std::integral<T>) {
+    return std::to_string(value);
+  } else if constexpr (std::convertible_to<const T&, std::string_view>) {
+    return std::string(std::string_view(value));
+  } else if constexpr (requires { std::string(value.string()); }) {
+    return value.string();
   } else {
     return "(a value)";
   }
 }
 
-[[noreturn]] inline void fail(const char* file, int line, const std::string& what) {
-  std::fprintf(stderr, "%s:%d: %s\n", file, line, what.c_str());
-  throw Failure{};
-}
-
 template <class A, class B>
 void check_eq(const char* file, int line, const char* text, const A& a, const B& b) {
-  if (!(a == b)) fail(file, line, std::string("CHECK_EQ(") + text + "): " + show(a) + " != " + show(b));
-}
-
-inline int run(int argc, char** argv) {
-  const char* only = argc > 1 ? argv[1] : "";
-  int failed = 0;
-  int ran = 0;
-  for (const Test& test : tests()) {
-    if (std::strstr(test.name, only) == nullptr) continue;
-    ++ran;
-    try {
-      test.body();
-      continue;
-    } catch (const Failure&) {
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "unexpected exception: %s\n", error.what());
-    }
-    std::fprintf(stderr, "FAILED %s\n", test.name);
-    ++failed;
-  }
-  std::printf("%d passed, %d failed\n", ran - failed, failed);
-  return failed == 0 && ran > 0 ? 0 : 1;
+  if (!(a == b)) fail_equal(file, line, text, show(a), show(b));
 }
 
 }  // namespace check
 
-#define TEST(name)                                                      \
-  static void test_##name();                                            \
-  static const check::Registration register_##name(#name, test_##name); \
+#define TEST(name)                                                                \
+  static void test_##name();                                                      \
+  static const check::Registration register_##name(__FILE__, #name, test_##name); \
   static void test_##name()
 
 #define CHECK(condition)                                                        \
@@ -97,5 +74,4 @@ inline int run(int argc, char** argv) {
     check::fail(__FILE__, __LINE__, "CHECK_THROWS(" #type ", " #expression "): nothing thrown"); \
   }()
 
-#define RUN_TESTS() \
-  int main(int argc, char** argv) { return check::run(argc, argv); }
+#define RUN_TESTS()

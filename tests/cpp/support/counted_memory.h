@@ -1,13 +1,10 @@
 #pragma once
 
-// Counts every allocation of the program that includes this, to see what an operation costs. For one source file of a
-// program: it replaces operator new.
-
-#include <malloc.h>
+// Counts every allocation of the program, to see what an operation costs. The program must be linked with
+// counted_memory.cc, which replaces operator new.
 
 #include <atomic>
-#include <cstdlib>
-#include <new>
+#include <cstddef>
 
 namespace counted_memory {
 
@@ -25,34 +22,3 @@ std::size_t peak_of(Operation operation) {
 }
 
 }  // namespace counted_memory
-
-// All forms, because a sanitizer brings its own for those that are missing.
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  void* memory = std::malloc(size);
-  if (memory == nullptr) return nullptr;
-  const std::size_t usable = malloc_usable_size(memory);
-  counted_memory::total += usable;
-  const std::size_t live = counted_memory::live += usable;
-  if (live > counted_memory::peak) counted_memory::peak = live;
-  return memory;
-}
-
-void* operator new(std::size_t size) {
-  void* memory = operator new(size, std::nothrow);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-void* operator new[](std::size_t size) { return operator new(size); }
-void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return operator new(size, std::nothrow); }
-
-void operator delete(void* memory) noexcept {
-  if (memory != nullptr) counted_memory::live -= malloc_usable_size(memory);
-  std::free(memory);
-}
-
-void operator delete(void* memory, std::size_t) noexcept { operator delete(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { operator delete(memory); }
-void operator delete[](void* memory) noexcept { operator delete(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { operator delete(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { operator delete(memory); }

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "check.h"
+#include "directory_listing.h"
 #include "io/file_ops.h"
-#include "leftovers.h"
 #include "saver_files.h"
 #include "weightstore/error.h"
 
@@ -21,7 +21,7 @@ namespace saver_crash {
 
 using namespace weightstore;
 using namespace saver_files;
-using leftovers::names_in;
+using directory_listing::names_in;
 
 // Ends the process, without cleaning up, at the n-th step of this name.
 class DyingFileOps final : public io::FileOps {
@@ -36,16 +36,24 @@ class DyingFileOps final : public io::FileOps {
   std::atomic<int> left_;
 };
 
-inline SaveOptions options_of(CheckpointLayout layout, bool overwrite = false) {
-  SaveOptions options;
+// Options of a save, and the file system that it uses.
+struct TestOptions : SaveOptions {
+  io::FileOps* file_ops = nullptr;  // null: the operating system
+
+  io::FileOps& ops() const { return file_ops != nullptr ? *file_ops : io::system_file_ops(); }
+};
+
+inline TestOptions options_of(CheckpointLayout layout, bool overwrite = false) {
+  TestOptions options;
   options.layout = layout;
   options.overwrite = overwrite;
   options.timeout = std::chrono::seconds(20);
   return options;
 }
 
-inline void save_one(const std::filesystem::path& path, const SaveOptions& options, const std::string& content,
+inline void save_one(const std::filesystem::path& path, const TestOptions& options, const std::string& content,
                      std::int64_t shard = 0, std::int64_t shards = 1) {
+  const io::FileOpsScope scope(options.ops());
   Saver saver(shard, shards, 2, path);
   saver.configure(options);
   const auto user = table("user", 2, static_cast<std::uint64_t>(shard), static_cast<std::uint64_t>(shards));

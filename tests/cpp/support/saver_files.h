@@ -36,7 +36,7 @@ inline std::shared_ptr<weightstore::HashTable> table(const std::string& name, st
   weightstore::TableOptions options;
   options.name = name;
   options.shape = {dim};
-  options.slice = weightstore::shard_slice(shard, shard_num);
+  options.buckets = weightstore::shard_buckets(shard, shard_num);
   options.stripes = stripes;
   options.threads = 1;
   return std::make_shared<weightstore::HashTable>(options);
@@ -49,12 +49,12 @@ inline std::vector<float> row_of(std::int64_t id, std::uint64_t dim) {
   return row;
 }
 
-// Inserts those of `ids` that lie in the table's slice.
+// Inserts those of `ids` that lie in the buckets of the table.
 inline void fill(weightstore::HashTable& table, const std::vector<std::int64_t>& ids, std::uint64_t dim) {
   std::vector<std::int64_t> own;
   std::vector<float> rows;
   for (const std::int64_t id : ids) {
-    if (!table.slice().contains(id)) continue;
+    if (!table.buckets().contains(id)) continue;
     own.push_back(id);
     const std::vector<float> row = row_of(id, dim);
     rows.insert(rows.end(), row.begin(), row.end());

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "codec/crc32.h"
@@ -46,6 +47,19 @@ inline void put_header(std::string& out, const Record& record, bool central, std
     put(out, local, 4);
   }
   out += record.name;
+}
+
+// A record whose content is compressed, in blocks of bytes as they are.
+inline Record deflated(std::string name, std::string_view content) {
+  std::string blocks;
+  for (std::size_t at = 0; at < content.size() || at == 0; at += 0xFFFF) {
+    const std::string_view part = content.substr(at, 0xFFFF);
+    blocks += at + part.size() == content.size() ? '\1' : '\0';
+    put(blocks, part.size(), 2);
+    put(blocks, ~part.size() & 0xFFFF, 2);
+    blocks += part;
+  }
+  return {std::move(name), std::move(blocks), false, content.size()};
 }
 
 // `zip64`: with the wide end record that torch always writes.

@@ -1,13 +1,13 @@
 #pragma once
 
-// What an operation that failed may leave behind: files and descriptors.
+// Lists files and open descriptors. Tests compare the lists before and after an operation that fails.
 
 #include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-namespace leftovers {
+namespace directory_listing {
 
 // Names of all entries of a directory, sorted.
 inline std::vector<std::string> names_in(const std::filesystem::path& directory) {
@@ -20,4 +20,4 @@ inline std::vector<std::string> names_in(const std::filesystem::path& directory)
 // Descriptors this process has open, without the one that counting needs.
 inline std::size_t open_descriptors() { return names_in("/proc/self/fd").size() - 1; }
 
-}  // namespace leftovers
+}  // namespace directory_listing
