@@ -1,4 +1,4 @@
-"""Stores the weights of models: SafeTensors, Burnpack and files of torch.save, fast and safe.
+"""Stores the weights of models: SafeTensors and Burnpack; reads files of torch.save and numpy, too. Fast and safe.
 
 >>> import weightstore
 >>> with weightstore.open("model.safetensors") as f:
@@ -48,7 +48,8 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from ._checkpoints.loader import CheckpointReader, Loader
+    from ._checkpoints.loader import Loader
+    from ._checkpoints.reader import CheckpointReader
     from ._checkpoints.saver import Saver, split_sparse_dense_state_dict
     from ._modules.adapters import (
         BurnToPyTorchAdapter,
@@ -68,28 +69,38 @@ if TYPE_CHECKING:
         ShapeMismatch,
     )
     from ._modules.filter import PathFilter
-    from ._modules.module_snapshot import ModuleSnapshot, apply, collect, load_from, save_into
+    from ._modules.module_tensors import apply, collect
     from ._modules.param_ids import param_ids, set_param_ids
     from ._modules.remap import KeyRemapper, map_indices_contiguous
     from ._modules.snapshot import TensorData, TensorSnapshot
     from ._pager import LayerPager, PagedTensor, Pager
-    from .stores import BurnpackStore, ModuleStore, PytorchStore, SafetensorsStore
+    from .stores import (
+        BurnpackStore,
+        FileStore,
+        ModuleSnapshot,
+        ModuleStore,
+        PytorchStore,
+        SafetensorsStore,
+        load_from,
+        save_into,
+    )
 
 # Imported on first use: they bring in numpy or torch.
-_LATER = {
+_LAZY_NAMES = {
     "_modules.adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter",
     "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
     "_modules.filter": "PathFilter",
-    "_checkpoints.loader": "CheckpointReader Loader",
-    "_modules.module_snapshot": "ModuleSnapshot apply collect load_from save_into",
+    "_checkpoints.loader": "Loader",
+    "_checkpoints.reader": "CheckpointReader",
+    "_modules.module_tensors": "apply collect",
     "_pager": "LayerPager PagedTensor Pager",
     "_modules.param_ids": "param_ids set_param_ids",
     "_modules.remap": "KeyRemapper map_indices_contiguous",
     "_checkpoints.saver": "Saver split_sparse_dense_state_dict",
     "_modules.snapshot": "TensorData TensorSnapshot",
-    "stores": "BurnpackStore ModuleStore PytorchStore SafetensorsStore",
+    "stores": "BurnpackStore FileStore ModuleSnapshot ModuleStore PytorchStore SafetensorsStore load_from save_into",
 }
-_MODULE_OF = {name: module for module, names in _LATER.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _LAZY_NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -122,6 +133,7 @@ __all__ = [
     "DTypeMismatch",
     "DeferredTensor",
     "File",
+    "FileStore",
     "FloatCastAdapter",
     "FormatError",
     "HalfPrecisionAdapter",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import weightstore
 
+from ._files.formats import endings
 from ._files.sizes import format_size
 from ._installed import find_installed
 
@@ -25,6 +26,8 @@ def _printable(text: str) -> str:
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    if os.path.isdir(arguments.file):
+        return _list_checkpoint(arguments.file)
     with weightstore.open(arguments.file, opaque=arguments.opaque) as file:
         rows = [(_printable(name), file[name].dtype, str(list(file[name].shape)), file[name].nbytes) for name in file]
         total = sum(row[3] for row in rows)
@@ -32,10 +35,26 @@ def _list(arguments: argparse.Namespace) -> int:
         for kind, entries in (("metadata", file.metadata), ("scalar", file.scalars)):
             for key, value in entries.items():
                 print(f"{kind} {_printable(key)} = {_printable(str(value))}")
+    _print_tensors(rows)
+    return 0
+
+
+def _list_checkpoint(directory: str) -> int:
+    reader = weightstore.CheckpointReader(directory)
+    rows = [
+        (_printable(name), reader.stored_dtype(name), str(reader.stored_shape(name)), reader.tensor_nbytes(name))
+        for name in reader.tensor_names()
+    ]
+    tables = len(reader.tables())
+    print(f"{directory}: checkpoint, {len(rows)} tensors, {tables} tables, {format_size(sum(row[3] for row in rows))}")
+    _print_tensors(rows)
+    return 0
+
+
+def _print_tensors(rows: Sequence[tuple[str, str, str, int]]) -> None:
     widths = [max((len(str(row[column])) for row in rows), default=0) for column in range(3)]
     for name, dtype, shape, nbytes in rows:
         print(f"{name:<{widths[0]}}  {dtype:<{widths[1]}}  {shape:<{widths[2]}}  {format_size(nbytes):>9}")
-    return 0
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -89,17 +108,19 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(work=work)
         return command
 
-    listing = add("list", _list, "print what a file holds; nothing but its header is read")
-    listing.add_argument("file")
+    listing = add("list", _list, "print what a file or a checkpoint holds; nothing but headers is read")
+    listing.add_argument("file", help="a file, or the directory of a checkpoint")
 
     verify = add("verify", _verify, "compare a file's bytes with the checksums it carries")
     verify.add_argument("file")
 
     convert = add("convert", _convert, "write what a file holds in the format of the target's ending")
-    convert.add_argument("source", help=".safetensors, .safetensors.index.json, .bpk, .pt or .pth")
-    convert.add_argument("target", help=".safetensors, .safetensors.index.json or .bpk")
+    convert.add_argument("source", help=f"a file of any format; usual endings are {endings()}")
+    convert.add_argument("target", help=f"a name that ends in {endings(writable=True)}")
     convert.add_argument("--overwrite", action="store_true", help="replace the target if it is there")
-    convert.add_argument("--max-shard-size", metavar="SIZE", help="for an index: the largest shard, such as 5GB")
+    convert.add_argument(
+        "--max-shard-size", metavar="SIZE", help="for an index: the largest shard, such as 5GB or 5GiB"
+    )
 
     convert.add_argument(
         "--verify",

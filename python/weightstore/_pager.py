@@ -1,7 +1,8 @@
-"""Tensors under a budget of memory: read when they are acquired, let go when others need the room."""
+"""Keeps some tensors of a model in memory, within a budget, and reads the others when they are needed."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -9,25 +10,25 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from . import _core, errors
 from ._files.file import File, source_of
-from ._files.sizes import format_size, parse_size
-from ._files.source import OpenSource, kind_of, open_source
-from ._tensors import dlpack, frameworks
+from ._files.sizes import Size, format_size, parse_size
+from ._files.source import Backend, OpenSource, Verify, kind_of, open_source
+from ._tensors import dlpack, dtypes, frameworks
 from ._tensors.dlpack import ArrayProtocols
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
-_RAW = "U8"  # what is shown of a source that does not say what it holds
+_RAW = "U8"  # the type of tensors over a raw source, which does not say what it holds
 
 Id = str | int
 
 
 class PagedTensor(ArrayProtocols, _core.PagedTensor):
-    """A tensor that was acquired. A context manager: its end lets the tensor go.
+    """A tensor that a caller has acquired. It is a context manager, which releases the tensor at its end.
 
-    Arrays and tensors made from it hold its memory by themselves, and may be kept for as long as they are needed; the
-    pager counts them in `live_bytes`.
+    Arrays and tensors made from it hold its memory by themselves, and can be kept for as long as they are needed. The
+    pager counts that memory in `live_bytes`.
     """
 
     __slots__ = ()
@@ -39,9 +40,10 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
         return self.pager.describe(self.slot)[0]
 
     @property
-    def dtype(self) -> str | None:
-        """The element type by SafeTensors' name; None over a raw source."""
-        return self.pager.describe(self.slot)[1]
+    def dtype(self) -> dtypes.DType | None:
+        """The element type by its SafeTensors name, also equal to the same type of torch and numpy; None over a raw source."""
+        name = self.pager.describe(self.slot)[1]
+        return None if name is None else dtypes.DType(name)
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -53,7 +55,7 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
         return (_RAW, (self.nbytes,)) if dtype is None or shape is None else (dtype, shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """As a read-only numpy array over the pager's memory; bytes (uint8) over a raw source."""
+        """A read-only numpy array over the pager's memory; its type is uint8 over a raw source."""
         from ._tensors import arrays
 
         dtype, shape = self._form()
@@ -61,19 +63,19 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
         return arrays.from_memory(self._memory(), dtype, shape)
 
     def torch(self, *, copy: bool = False) -> torch.Tensor:
-        """As a torch tensor over the pager's memory. torch has no read-only tensors: what is written to it is what others
-        find when they acquire the tensor, unless it is a copy. Over a mapped file writing changes neither."""
+        """A torch tensor over the pager's memory. torch has no read-only tensors: what you write to it is what other
+        callers see, unless you ask for a copy. Over a mapped file, your writes change neither the file nor what others see."""
         from ._tensors import torch_tensors
 
         dtype, shape = self._form()
         torch_tensors.check_showable(self.name, dtype, shape)
         memory = self.memory(True)
-        if copy or memory is None or not torch_tensors.is_aligned(memory, dtype):
+        if copy or memory is None or not torch_tensors.can_view(memory, dtype):
             memory = self._copied()
         return torch_tensors.from_memory(memory, dtype, shape)
 
     def bytes(self) -> bytes:
-        """A copy of its bytes as they are stored."""
+        """A copy of the stored bytes."""
         with memoryview(self._memory()) as view:
             return view.tobytes()
 
@@ -111,49 +113,79 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
 
 
 class Pager(_core.Pager):
-    """The tensors of a file under a budget of memory: those acquired last are resident, the others are read again when
-    they are needed. Thread-safe.
+    """Keeps tensors of a file in memory, within a budget. It evicts the least recently used ones, and reads them again
+    when they are needed. Thread-safe.
 
-    source: a path; bytes; a binary file object; or a File. Over a File that is mapped, tensors are views of the mapping,
-        and evicting them gives the pages back; otherwise they are read into memory of their own.
-    budget: bytes as a number or as "4GB"; "auto" for what the machine, or the control group, leaves; None for no limit.
-    pinned: names or slots that are never evicted.
-    strict: False lets what callers hold, and what does not fit, exceed the budget, and says so in `over_budget_bytes`.
-        True counts all memory (`live_bytes`), and has acquire() wait for room, or raise BudgetExceeded.
-    direct: True reads around the page cache, "auto" does so when the tensors together exceed the available memory.
-    readers: threads that prefetch, and share the work of large tensors.
+    source: a path, bytes, a binary file object, or a File. Over a mapped File, tensors are views of the mapping, and
+        eviction gives the pages back to the system. Otherwise the pager reads tensors into buffers of its own.
+    budget: bytes, or text such as "4GB" or "4GiB"; "auto" for the available memory; None for no limit.
+    pinned: names or slots of tensors that are never evicted.
+    strict: False lets tensors that callers hold, and tensors that do not fit, exceed the budget; `over_budget_bytes`
+        shows by how much. True counts all memory (`live_bytes`): acquire() waits for room or raises BudgetExceeded.
+    direct: True bypasses the page cache. "auto" does so if the tensors together are larger than the available memory.
+    readers: the number of threads that prefetch and help to read large tensors, 1 to 64.
+    verify: compare the checksums of the file, as `weightstore.open` does; "lazy" unless given. A File has its own setting.
     """
 
     def __init__(
         self,
         source: Any,
-        budget: int | str | None = None,
+        budget: Size | None = None,
         *,
         pinned: Iterable[Id] = (),
         policy: Literal["lru"] = "lru",
         strict: bool = False,
         direct: bool | Literal["auto"] = "auto",
         readers: int = 2,
+        verify: Verify | None = None,
     ) -> None:
         options = _options(budget, policy, strict, direct, readers)
-        opened = _opened(source)
-        names = [id if isinstance(id, str) else opened.reader.describe(id)[0] for id in pinned]
+        opened = _opened(source, verify)
+        names = [_pinned_name(id, opened.reader) for id in _id_list("pinned", pinned)]
         super().__init__(opened.reader, PagedTensor, pinned=names, zero_copy=opened.mapped, **options)
 
     if TYPE_CHECKING:
 
         def acquire(self, id: Id, /, *, timeout: float | None = None) -> PagedTensor: ...
-        def acquire_many(self, ids: Iterable[Id], *, timeout: float | None = None) -> list[PagedTensor]: ...
+
+    def acquire_many(self, ids: Iterable[Id], *, timeout: float | None = None) -> list[PagedTensor]:
+        """Acquires several tensors and returns them in this order. Missing ones are read at the same time."""
+        return self._acquire_many(_id_list("ids", ids), timeout)
 
     def prefetch(self, ids: Iterable[Id], *, wait: bool = False) -> None:
-        """Has tensors read in the background, in this order, and after what callers wait for. Those that are resident
-        count as just used; those for which there is no room are left out. Errors show when they are acquired."""
-        self._prefetch(ids, wait)
+        """Reads tensors in the background, in this order, after the reads that callers wait for. A resident tensor
+        becomes the most recently used one. The pager skips tensors that do not fit next to pinned tensors and unused
+        prefetches. Read errors appear when the tensor is acquired. `wait` waits until all prefetches are complete."""
+        self._prefetch(_id_list("ids", ids), bool(wait))
+
+    def slot(self, id: Id) -> int:
+        """The slot of a tensor: its number, which saves the lookup of the name. TensorNotFound for an unknown name."""
+        return super().slot(id)
+
+    def is_resident(self, id: Id) -> bool:
+        """Whether the tensor is in memory. False for an unknown name."""
+        return super().is_resident(id)
+
+    def is_pinned(self, id: Id) -> bool:
+        """Whether the tensor is pinned. False for an unknown name."""
+        return super().is_pinned(id)
+
+    def pin(self, id: Id) -> None:
+        """Keeps the tensor from being evicted. Pins are counted: each needs its own unpin()."""
+        super().pin(id)
+
+    def unpin(self, id: Id) -> None:
+        """Takes back one pin()."""
+        super().unpin(id)
+
+    def evict(self, id: Id) -> bool:
+        """Evicts one tensor. False when it is not resident, or is pinned."""
+        return super().evict(id)
 
     @contextmanager
     def pinned(self, ids: Iterable[Id]) -> Iterator[None]:
-        """Keeps tensors from being evicted for a while; they are read when they are acquired."""
-        slots = [self.slot(id) for id in ids]
+        """Pins tensors for the time of a `with` block. Missing tensors are read only when they are acquired."""
+        slots = [self.slot(id) for id in _id_list("ids", ids)]
         for slot in slots:
             self.pin(slot)
         try:
@@ -164,11 +196,11 @@ class Pager(_core.Pager):
 
     @property
     def budget_bytes(self) -> int | None:
-        """None when there is no limit."""
+        """The budget in bytes; None when there is no limit."""
         return None if self._budget == _core.UNLIMITED else self._budget
 
-    def set_budget(self, budget: int | str | None) -> None:
-        """As when the pager was made; evicts what no longer fits."""
+    def set_budget(self, budget: Size | None) -> None:
+        """Changes the budget, given as to the constructor, and evicts what no longer fits."""
         self._set_budget(_budget_bytes(budget))
 
     @property
@@ -176,11 +208,11 @@ class Pager(_core.Pager):
         return "lru"
 
     def names(self) -> list[str]:
-        """All names, by slot."""
+        """All names, in the order of their slots."""
         return [self.describe(slot)[0] for slot in range(len(self))]
 
     def stats(self, id: Id | None = None) -> dict[str, Any]:
-        """Counters since the pager was made or reset_stats() was called, of all tensors or of one."""
+        """Counters since the pager was made or reset_stats() was called, for all tensors or for one."""
         return {**self._stats(id), "policy_state": self.policy}
 
     def __enter__(self) -> Self:
@@ -201,17 +233,17 @@ class Pager(_core.Pager):
 
 
 class LayerPager(Pager):
-    """Ranges of a raw source under a budget: `{id: (offset, size)}`.
+    """A pager over ranges of a raw source, `{name: (offset, size)}`. For the other arguments see Pager.
 
-    source: a path; bytes; a binary file object; or a callable that is given an offset and a size and returns the bytes,
-        from several threads.
+    source: a path, bytes, a binary file object, or a callable `read(offset, size)` that returns the bytes. Several
+        threads call it at once.
     """
 
     def __init__(
         self,
         source: Any,
         tensor_map: Mapping[str, tuple[int, int]],
-        budget_bytes: int | str | None = None,
+        budget_bytes: Size | None = None,
         pinned: Iterable[str] = (),
         *,
         policy: Literal["lru"] = "lru",
@@ -222,17 +254,21 @@ class LayerPager(Pager):
         _core.Pager.__init__(
             self,
             source,
-            [(name, offset, size) for name, (offset, size) in tensor_map.items()],
+            _entries(tensor_map),
             PagedTensor,
-            pinned=list(pinned),
+            pinned=[_raw_name("pinned", name) for name in _id_list("pinned", pinned)],
             zero_copy=True,
             **_options(budget_bytes, policy, strict, direct, readers),
         )
 
 
-def _opened(source: Any) -> OpenSource:
-    """Opens what a pager is given. Bytes and mapped Files are paged in place; other sources are read."""
+def _opened(source: Any, verify: Verify | None) -> OpenSource:
+    """Opens the source of a pager. Tensors of bytes and of mapped Files are views; those of other sources are read."""
     if isinstance(source, File):
+        if verify is not None:
+            raise errors.make(
+                "invalid_argument", "a File has its own verify=; give it to weightstore.open()", format="pager"
+            )
         return source_of(source)
     kind = kind_of(source)
     if kind is None:
@@ -240,31 +276,83 @@ def _opened(source: Any) -> OpenSource:
             f"cannot page a {type(source).__name__}: give a path, bytes, a binary file object or a File; LayerPager takes "
             "callables"
         )
-    return open_source(source, backend="mmap" if kind == "buffer" else "pread", verify="lazy")
+    backend: Backend = "mmap" if kind == "buffer" else "pread"
+    return open_source(source, backend=backend, verify="lazy" if verify is None else verify)
 
 
-def _budget_bytes(budget: int | str | None) -> int:
-    if budget is None:
+def _id_list(argument: str, ids: Iterable[Any]) -> list[Any]:
+    if isinstance(ids, str):
+        raise TypeError(f"{argument} must be a list of tensors; write [{ids!r}] for one")
+    try:
+        return list(ids)
+    except TypeError:
+        if hasattr(ids, "__iter__"):
+            raise
+        raise TypeError(f"{argument} must be a list of tensors, not {type(ids).__name__}") from None
+
+
+def _pinned_name(id: Any, reader: _core.Reader) -> str:
+    if isinstance(id, str):
+        return id
+    slot = _whole_number(id, "pinned must hold names or slots of tensors")
+    if not 0 <= slot < len(reader):
+        raise errors.make("not_found", f"cannot pin slot {slot}: the source has {len(reader)} tensors", format="pager")
+    return reader.describe(slot)[0]
+
+
+def _raw_name(argument: str, name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"{argument} must hold names of tensors, not {type(name).__name__}")
+    return name
+
+
+def _entries(tensor_map: Mapping[str, tuple[int, int]]) -> list[tuple[str, int, int]]:
+    if not isinstance(tensor_map, Mapping):
+        raise TypeError(f"tensor_map must map names to (offset, size), but is a {type(tensor_map).__name__}")
+    entries = []
+    for name, place in tensor_map.items():
+        try:
+            offset, size = place
+        except (TypeError, ValueError):
+            raise TypeError(f"tensor_map must map {name!r} to (offset, size), not to {place!r}") from None
+        wanted = f"offset and size of {name!r} must be numbers of bytes"
+        numbers = (_whole_number(offset, wanted), _whole_number(size, wanted))
+        if min(numbers) < 0 or max(numbers) > _core.UNLIMITED:
+            raise errors.make("invalid_argument", f"{wanted}, not {place!r}", format="pager")
+        entries.append((_raw_name("tensor_map", name), *numbers))
+    return entries
+
+
+def _whole_number(value: Any, wanted: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{wanted}, not {value!r}") from None
+
+
+def _budget_bytes(budget: Size | None) -> int:
+    if budget is None or budget == _core.UNLIMITED:
         return _core.UNLIMITED
     if budget == "auto":
         return _core.automatic_budget()
-    if isinstance(budget, str):
-        return parse_size(budget)
-    if not 0 <= budget <= _core.UNLIMITED:
-        raise errors.make("invalid_argument", f"a budget of {budget} bytes makes no sense", format="pager")
-    return budget
+    try:
+        return parse_size(budget, "budget", least=0)
+    except errors.StoreError as error:
+        raise errors.placed(error, "pager") from None
 
 
-def _options(budget: int | str | None, policy: str, strict: bool, direct: bool | str, readers: int) -> dict[str, Any]:
+def _options(budget: Size | None, policy: str, strict: bool, direct: bool | str, readers: int) -> dict[str, Any]:
     if policy != "lru":
-        raise errors.make("invalid_argument", f"policy is {policy!r}; there is only 'lru'", format="pager")
+        raise errors.make("invalid_argument", f"policy is {policy!r}; the only one is 'lru'", format="pager")
     if direct not in (True, False, "auto"):
-        raise errors.make("invalid_argument", f"direct is {direct!r}; it is True, False or 'auto'", format="pager")
-    if not 1 <= readers <= 64:
-        raise errors.make("invalid_argument", f"readers is {readers}; it is from 1 to 64", format="pager")
+        raise errors.make("invalid_argument", f"direct is {direct!r}; it must be True, False or 'auto'", format="pager")
+    wanted = "readers must be a number of threads from 1 to 64"
+    threads = _whole_number(readers, wanted)
+    if not 1 <= threads <= 64:
+        raise errors.make("invalid_argument", f"{wanted}, not {threads}", format="pager")
     return {
         "budget": _budget_bytes(budget),
         "strict": bool(strict),
         "direct": "auto" if direct == "auto" else "always" if direct else "never",
-        "readers": readers,
+        "readers": threads,
     }

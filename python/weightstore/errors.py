@@ -11,6 +11,8 @@ from __future__ import annotations
 import errno as _errno
 from typing import Any
 
+from ._core import FORMATS as _FORMATS
+
 __all__ = [
     "StoreError",
     "InvalidArgument",
@@ -197,11 +199,9 @@ _KINDS: dict[str, type[StoreError]] = {
     "validation": ValidationError,
 }
 
+# A format has a class of its own if there is one with its name. Errors about a file of another format have their kind alone.
 _PLACES: dict[str, type[StoreError]] = {
-    "safetensors": SafetensorsError,
-    "safetensors index": SafetensorsError,
-    "burnpack": BurnpackError,
-    "pytorch": PytorchError,
+    **{f.name: globals()[name] for f in _FORMATS if (name := f"{f.name.capitalize()}Error") in globals()},
     "pager": PagerError,
     "checkpoint": CheckpointError,
 }
@@ -239,6 +239,7 @@ _fill_table()
 
 
 def _class_of(code: str, format: str, errno: int) -> type[StoreError]:
+    format = format.removesuffix(" index")
     if format not in _PLACES:
         format = ""
     return _CLASSES.get((code, format, errno)) or _CLASSES[code, format, 0]
@@ -284,7 +285,8 @@ def placed(error: StoreError, format: str, *, again: bool = False) -> StoreError
     """The same error, as one about a file of `format`. One that is about a known format already stays as it is, unless
     `again`."""
     key = _KEYS.get(type(error))
-    if key is None or (key[1] and not again) or isinstance(error, _PLACES[format]):
+    place = _PLACES.get(format)
+    if key is None or place is None or (key[1] and not again) or isinstance(error, place):
         return error
     return _rebuild((key[0], format, key[2]), error.args, getattr(error, "filename", None), dict(error.__dict__))
 

@@ -1,7 +1,6 @@
-"""The verbs of `safetensors.numpy`, for SafeTensors and (paths ending in `.bpk`) Burnpack.
+"""The verbs of `safetensors.numpy`, for SafeTensors and Burnpack (paths that end in `.bpk`).
 
-Arrays of any layout and byte order are saved by value: Fortran order, strides and big-endian numbers come out as the array
-shows them.
+The functions save arrays by value, whatever their strides, memory order and byte order are.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from ._files.deferred import DeferredTensor
 from ._files.file import open
 from ._files.progress import Progress
 from ._files.safe_open import safe_open
-from ._files.source import Backend
+from ._files.sizes import Size
+from ._files.source import Backend, Verify
 from ._tensors import arrays as _arrays
 
 __all__ = ["DeferredTensor", "load", "load_file", "safe_open", "save", "save_file"]
@@ -36,17 +36,19 @@ def save_file(
     checksums: bool = False,
     overwrite: bool = True,
     progress: Progress | bool | None = None,
-    max_shard_size: int | str | None = None,
+    max_shard_size: Size | None = None,
     param_ids: Mapping[str, int] | None = None,
     scalars: Mapping[str, _save.Scalar] | None = None,
 ) -> None:
-    """Saves arrays. The file appears under its name only when it is whole.
+    """Saves arrays. The file appears under its name only when it is complete.
 
-    durable: what was written survives a power failure once this returns.
-    checksums: keep a crc32c of every tensor in the metadata, to be compared with `open(..., verify=...)`.
-    overwrite: False raises ConflictError when the file exists.
-    max_shard_size: "5GB" or bytes; a larger SafeTensors file becomes shards beside `<name>.safetensors.index.json`.
-        The file replaces a set of this name, and the set the file.
+    filename: the ending tells the format: `.bpk` is Burnpack, and any other ending is SafeTensors. The ending of a format that
+        is only read, such as `.pt`, is an error.
+    durable: the file survives a power failure once this function returns.
+    checksums: write a crc32c of every tensor into the metadata; `verify=` compares them when the file is read.
+    overwrite: False raises ConflictError if the file exists.
+    max_shard_size: bytes, or text such as "5GB" or "5GiB". A larger SafeTensors file becomes shards beside
+        `<name>.safetensors.index.json`. The file replaces a set of this name, and the set replaces the file.
     param_ids, scalars: Burnpack only.
     """
     _save.save_file(
@@ -64,21 +66,34 @@ def save_file(
     )
 
 
-def save(tensor_dict: Mapping[str, Array | DeferredTensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """The bytes of a SafeTensors file."""
-    return _save.collect(tensor_dict, metadata, _add, "safetensors").write_bytes("safetensors")
+def save(
+    tensor_dict: Mapping[str, Array | DeferredTensor],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    checksums: bool = False,
+) -> bytes:
+    """Returns the bytes of a SafeTensors file."""
+    return _save.collect(tensor_dict, metadata, _add, "safetensors").write_bytes("safetensors", checksums=checksums)
 
 
 def load_file(
-    filename: str | os.PathLike[str], *, backend: Backend = "pread", progress: Progress | bool | None = None
+    filename: str | os.PathLike[str],
+    *,
+    backend: Backend = "pread",
+    verify: Verify = "off",
+    progress: Progress | bool | None = None,
 ) -> dict[str, Array]:
-    """All arrays of a file: in memory of their own ("pread"), or as read-only views of the mapped file ("mmap")."""
-    return _load.load_file(filename, backend, "numpy", progress)
+    """Loads all arrays of a file.
+
+    backend: "pread" reads the arrays into memory of their own; "mmap" returns read-only views of the mapped file.
+    verify: compare the checksums of the file, as `weightstore.open` does.
+    """
+    return _load.load_file(filename, "numpy", backend=backend, verify=verify, progress=progress)
 
 
-def load(data: bytes) -> dict[str, Array]:
-    """All arrays of a file's bytes, in memory of their own."""
-    with open(data) as file:
+def load(data: bytes, *, verify: Verify = "off") -> dict[str, Array]:
+    """Loads all arrays from the bytes of a file, into memory of their own."""
+    with open(data, verify=verify) as file:
         return file.load()
 
 

@@ -1,7 +1,7 @@
-"""The verbs of `safetensors.torch`, for SafeTensors and (paths ending in `.bpk`) Burnpack. Imports torch.
+"""The verbs of `safetensors.torch`, for SafeTensors and Burnpack (paths that end in `.bpk`). Imports torch.
 
-Tensors of any layout are saved by value: transposed, expanded, conjugated and negated views come out as torch shows them,
-gathered block by block while they are written.
+The functions save tensors by value: transposed, expanded, conjugated and negated views are gathered block by block while the
+writer writes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ._files.deferred import DeferredTensor
 from ._files.file import open
 from ._files.progress import Progress
 from ._files.safe_open import safe_open
-from ._files.source import Backend
+from ._files.sizes import Size
+from ._files.source import Backend, Verify
 from ._tensors import aliases as _aliases
 from ._tensors import torch_tensors as _tensors
 
@@ -49,17 +50,19 @@ def save_file(
     checksums: bool = False,
     overwrite: bool = True,
     progress: Progress | bool | None = None,
-    max_shard_size: int | str | None = None,
+    max_shard_size: Size | None = None,
     param_ids: Mapping[str, int] | None = None,
     scalars: Mapping[str, _save.Scalar] | None = None,
 ) -> None:
-    """Saves tensors. The file appears under its name only when it is whole. Tensors that share memory are refused.
+    """Saves tensors. The file appears under its name only when it is complete. Tensors that share memory are refused.
 
-    durable: what was written survives a power failure once this returns.
-    checksums: keep a crc32c of every tensor in the metadata, to be compared with `open(..., verify=...)`.
-    overwrite: False raises ConflictError when the file exists.
-    max_shard_size: "5GB" or bytes; a larger SafeTensors file becomes shards beside `<name>.safetensors.index.json`.
-        The file replaces a set of this name, and the set the file.
+    filename: the ending tells the format: `.bpk` is Burnpack, and any other ending is SafeTensors. The ending of a format that
+        is only read, such as `.pt`, is an error.
+    durable: the file survives a power failure once this function returns.
+    checksums: write a crc32c of every tensor into the metadata; `verify=` compares them when the file is read.
+    overwrite: False raises ConflictError if the file exists.
+    max_shard_size: bytes, or text such as "5GB" or "5GiB". A larger SafeTensors file becomes shards beside
+        `<name>.safetensors.index.json`. The file replaces a set of this name, and the set replaces the file.
     param_ids, scalars: Burnpack only.
     """
     _check(tensors)
@@ -78,10 +81,16 @@ def save_file(
     )
 
 
-def save(tensors: Mapping[str, torch.Tensor | DeferredTensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """The bytes of a SafeTensors file."""
+def save(
+    tensors: Mapping[str, torch.Tensor | DeferredTensor],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    checksums: bool = False,
+) -> bytes:
+    """Returns the bytes of a SafeTensors file."""
     _check(tensors)
-    return _save.collect(tensors, metadata, _tensors.add_tensor, "safetensors").write_bytes("safetensors")
+    writer = _save.collect(tensors, metadata, _tensors.add_tensor, "safetensors")
+    return writer.write_bytes("safetensors", checksums=checksums)
 
 
 def load_file(
@@ -89,20 +98,25 @@ def load_file(
     device: str | int | torch.device = "cpu",
     *,
     backend: Backend = "mmap",
+    verify: Verify = "off",
     progress: Progress | bool | None = None,
 ) -> dict[str, torch.Tensor]:
-    """All tensors of a file: as copy-on-write views of the mapped file ("mmap"; changing them leaves the file as it is), or
-    in memory of their own, read in parallel ("pread")."""
-    loaded = _load.load_file(filename, backend, "torch", progress)
+    """Loads all tensors of a file.
+
+    backend: "mmap" returns copy-on-write views of the mapped file: changing them does not change the file. "pread" reads
+        the tensors in parallel, into memory of their own.
+    verify: compare the checksums of the file, as `weightstore.open` does.
+    """
+    loaded = _load.load_file(filename, "torch", backend=backend, verify=verify, progress=progress)
     target = torch.device(device)
     if target.type == "cpu":
         return loaded
     return {name: tensor.to(target) for name, tensor in loaded.items()}
 
 
-def load(data: bytes) -> dict[str, torch.Tensor]:
-    """All tensors of a file's bytes, in memory of their own."""
-    with open(data) as file:
+def load(data: bytes, *, verify: Verify = "off") -> dict[str, torch.Tensor]:
+    """Loads all tensors from the bytes of a file, into memory of their own."""
+    with open(data, verify=verify) as file:
         return file.load(framework="torch")
 
 
@@ -113,9 +127,9 @@ def save_model(
     force_contiguous: bool = True,
     **options: Any,
 ) -> None:
-    """Saves a model's state. Of tensors that share memory one is saved, and the metadata maps each other name to it.
+    """Saves the state of a model. Of tensors that share memory only one is saved; the metadata maps the other names to it.
 
-    A file is always row-major; force_contiguous=False refuses tensors that are not, instead of gathering them.
+    force_contiguous: False refuses tensors that are not row-major. True saves them, too: files are always row-major.
     options: as for save_file().
     """
     state = model.state_dict()
@@ -138,10 +152,11 @@ def load_model(
     device: str | int | torch.device = "cpu",
     *,
     backend: Backend = "mmap",
+    verify: Verify = "off",
 ) -> tuple[set[str], list[str]]:
-    """Loads a file into a model. Returns the names the file lacks and those the model lacks; with `strict` either is an
-    error. Names that share memory with one in the file count as loaded."""
-    loaded = load_file(filename, device, backend=backend)
+    """Loads a file into a model. Returns the names that the file lacks and those that the model lacks; with `strict` both are
+    errors. A name that shares memory with a name in the file counts as loaded. backend, verify: as for load_file()."""
+    loaded = load_file(filename, device, backend=backend, verify=verify)
     dropped = _aliases.names_to_drop(model.state_dict(), loaded.keys())
     result = model.load_state_dict(loaded, strict=False)
     missing, unexpected = set(result.missing_keys), list(result.unexpected_keys)
@@ -161,7 +176,7 @@ def load_model(
 
 
 def library_path() -> Path:
-    """The library behind `torch.classes.store`, for C++ programs. ImportError when it was not built."""
+    """The path of the library behind `torch.classes.store`, for C++ programs. ImportError if it was not built."""
     return _torch_library.library_path()
 
 

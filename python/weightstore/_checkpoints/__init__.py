@@ -1,4 +1,4 @@
-"""Sharded checkpoints of training jobs, saved and loaded through `torch.classes.store`.
+"""Sharded checkpoints of training jobs. `Saver` and `Loader` use `torch.classes.store`; `CheckpointReader` needs no torch.
 
 May import `_tensors` and `_files`. torch is imported when it is first needed.
 """

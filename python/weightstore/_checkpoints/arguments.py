@@ -1,6 +1,6 @@
-"""What Saver, Loader and CheckpointReader are given, checked before torch sees it.
+"""The arguments of Saver, Loader and CheckpointReader, checked before torch sees them.
 
-torch answers an argument of another type with its schema and the values of all others, which buries the one that is wrong.
+If an argument has a wrong type, torch raises an error with its schema and the values of all arguments, which hides the wrong one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
+from .._files.sizes import Size, parse_size
+from .._files.source import Verify, check_verify
 
 if TYPE_CHECKING:
     import torch
@@ -19,22 +21,35 @@ _BLOCK = "__torch__.torch.classes.store.WriteBlock"
 
 
 def path_text(path: str | bytes | os.PathLike[Any]) -> str:
-    """The path as TorchScript takes it: text in UTF-8."""
+    """The path as text in UTF-8, which is all that TorchScript takes. CheckpointReader has the same rule."""
     text = os.fsdecode(path)
     if "\0" in text:
         raise errors.make("invalid_argument", f"the path {text!r} has a NUL in it", format="checkpoint")
     if not _is_utf8(text):
         raise errors.make(
             "invalid_argument",
-            f"the path {os.fsencode(text)!r} is not UTF-8, which torch.classes.store needs; rename the directory, or use a "
-            "symbolic link to it",
+            f"the path {os.fsencode(text)!r} is not UTF-8; rename the directory, or use a symbolic link to it",
             format="checkpoint",
         )
     return text
 
 
+def block_bytes(size: Size) -> int:
+    try:
+        return parse_size(size, "max_block_bytes")
+    except errors.StoreError as error:
+        raise errors.placed(error, "checkpoint") from None
+
+
+def verify_word(verify: Verify) -> str:
+    try:
+        return check_verify(verify)
+    except errors.StoreError as error:
+        raise errors.placed(error, "checkpoint") from None
+
+
 def tables_by_name(hashtables: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of the dictionary. Whether keys are the tables' names is checked where they are used."""
+    """A copy of the dictionary. The C++ side checks that the keys are the names of the tables."""
     if hashtables is None:
         return {}
     if not isinstance(hashtables, Mapping):
@@ -80,7 +95,7 @@ def _pairs(tensors: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def check_blocks(blocks: list[Any]) -> None:
-    """What a filter_func returned."""
+    """Checks the result of a filter_func."""
     for number, block in enumerate(blocks):
         if not _is_a(_BLOCK, block):
             raise _wrong(f"item {number} of what filter_func returned", block, "one of the blocks it was given")

@@ -1,4 +1,4 @@
-"""Saves tables and tensors of a training job as a sharded checkpoint; docs/saver.md tells how one looks."""
+"""Saves the tables and tensors of a training job as a sharded checkpoint. docs/saver.md describes checkpoints."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .. import errors
 from .._files.progress import Progress, check_progress
+from .._files.sizes import Size
 from . import arguments, torch_library
-from .job import Job
+from .background_call import BackgroundCall
 from .torch_errors import translated
 
 if TYPE_CHECKING:
@@ -24,18 +25,20 @@ _LONGEST_TIMEOUT = 31_536_000.0  # a year: JSON has no infinity
 
 
 class Saver:
-    """One shard's side of a save. Every shard makes one and calls `save`; the checkpoint is complete, and replaces the one
-    before it, when shard 0's `save` returns.
+    """Saves one shard. Every shard makes a Saver and calls `save`. The checkpoint is complete, and replaces the previous one,
+    when `save` returns on shard 0.
 
     hashtables: name to `torch.classes.store.HashTable`; each shard saves its own. The key must be the table's `name()`.
-    tensors: name to tensor, or (name, tensor) pairs; shard 0 saves them for all.
+    tensors: name to tensor, or (name, tensor) pairs; only shard 0 saves them.
     filter_func: gets the list of blocks (`tensor_name()`, `slice_info()`, `nbytes()`, `dtype()`, `shape()`, `kind()`) and
-        returns those to be saved.
+        returns the blocks to save.
     layout: "plain" (SafeTensors with a Hugging Face index) or "recis" (as RecIS reads and writes).
-    durable: what was saved survives a power failure.
-    checksum: keep a crc32c of every block, for `CheckpointReader.verify`; the recis layout has no place for them.
-    max_block_bytes: cut tables into blocks of about this size; by default 1 MiB for "plain", uncut for "recis".
-    overwrite: "recis": replace the checkpoint that is there; "plain": also replace what another tool wrote.
+    durable: the checkpoint survives a power failure.
+    checksums: write a crc32c of every block, for `Loader(verify=...)` and `CheckpointReader.verify`; the recis layout has no
+        place for them.
+    max_block_bytes: cut tables into blocks of about this size: bytes, or text such as "1MiB". By default 1 MiB for "plain",
+        uncut for "recis".
+    overwrite: for "recis", replace an existing checkpoint; for "plain", also replace a set that another tool wrote.
     attempt: a name for the save, such as the step: the same on all shards, and new for every save of a run. Shards other
         than 0 wait until shard 0 begins the save of this name. Without it the ranks of an initialised torch.distributed
         agree on one, and other shards count their saves; docs/saver.md says what is refused then.
@@ -44,7 +47,7 @@ class Saver:
     timeout: seconds to wait for other shards.
     progress: called as progress(done, total, name) in bytes; returning False or raising cancels. True: a tqdm bar.
 
-    Ctrl-C ends `save` too. Whatever ends it, the checkpoint that was there before stays.
+    Ctrl-C cancels `save`, too. A save that is cancelled or fails leaves the previous checkpoint in place.
     """
 
     def __init__(
@@ -59,8 +62,8 @@ class Saver:
         *,
         layout: Literal["plain", "recis"] = "plain",
         durable: bool = True,
-        checksum: bool = True,
-        max_block_bytes: int | None = None,
+        checksums: bool = True,
+        max_block_bytes: Size | None = None,
         overwrite: bool = False,
         attempt: str | int | None = None,
         run: str | int | None = None,
@@ -85,8 +88,8 @@ class Saver:
         self._options: dict[str, Any] = {
             "layout": layout,
             "durable": durable,
-            "checksum": checksum,
-            "max_block_bytes": max_block_bytes or 0,
+            "checksums": checksums,
+            "max_block_bytes": 0 if max_block_bytes is None else arguments.block_bytes(max_block_bytes),
             "overwrite": overwrite,
             "run": "" if run is None else str(run),
             "timeout": min(float(timeout), _LONGEST_TIMEOUT),
@@ -101,12 +104,12 @@ class Saver:
         """Saves. Returns on shard 0 when the checkpoint is complete, on other shards when shard 0 has begun this save and
         can use their part."""
         blocks = self._blocks(lambda: self._tensors)
-        Job(self._impl, lambda: self._impl.save(blocks.pop()), self._progress).wait()
+        BackgroundCall(self._impl, lambda: self._impl.save(blocks.pop()), self._progress).wait()
 
     def save_async(self) -> Future[None]:
-        """Captures tables and tensors as they are now and saves them in the background. Copies tensors, into memory that
-        is kept for the next call; tables copy a page when it is first written to. When this returns, shard 0 has locked
-        the directory: a later save into it is refused until this one has ended."""
+        """Saves the tables and tensors of this moment in the background. Copies the tensors into memory that is kept for the
+        next call; tables copy a page when it is first written to. When this returns, shard 0 has locked the directory: a
+        later save into it is refused until this one has ended."""
         blocks = self._blocks(lambda: self._staged() if self._shard_index == 0 else {})
         begun = False
         try:
@@ -115,10 +118,10 @@ class Saver:
             begun = True
             future = self._start(lambda: self._impl.save(blocks.pop()))
         except BaseException as error:
-            # Whoever keeps the error keeps this frame: it must not keep the copies.
+            # An error keeps its frames alive, and must not keep the copies alive.
             blocks.clear()
             self._staging.clear()
-            # A begin() that fails has told shard 0 itself. An interrupt may come behind one that succeeded.
+            # A begin() that fails has told shard 0 itself. An interrupt may come after a begin() that succeeded.
             if begun or not isinstance(error, Exception):
                 self._give_up(error)
             raise
@@ -126,34 +129,34 @@ class Saver:
         return future
 
     def _start(self, save: Callable[[], None]) -> Future[None]:
-        """Calls `save` on a thread, and waits for it on another. Both are started here, because a program that ends starts
-        no more threads; the one that waits comes first, because a save that has begun cannot be taken back."""
+        """Calls `save` on one thread and waits for it on another. Both are started here, because a program that exits cannot
+        start threads. The one that waits is started first, because a save that has begun cannot be taken back."""
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
-        begun: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        begun: queue.SimpleQueue[BackgroundCall | None] = queue.SimpleQueue()
 
         def wait() -> None:
-            job = begun.get()
-            if job is None:
+            call = begun.get()
+            if call is None:
                 return
             try:
-                job.wait()
+                call.wait()
             except BaseException as error:
                 future.set_exception(error)
             else:
                 future.set_result(None)
 
         threading.Thread(target=wait, name="weightstore-save").start()
-        job = None
+        call = None
         try:
-            job = Job(self._impl, save, self._progress)
+            call = BackgroundCall(self._impl, save, self._progress)
         finally:
-            begun.put(job)
+            begun.put(call)
         return future
 
     def _blocks(self, tensors: Callable[[], Mapping[str, torch.Tensor]]) -> list[list[Any]]:
-        """A list with the list of blocks to be saved, to be taken out: an error that somebody keeps must not keep the
-        tables as they were."""
+        """The list of blocks to save, inside another list from which the caller takes it out: an error that somebody keeps
+        must not keep the snapshots of the tables alive."""
         self._agree()
         try:
             with translated():
@@ -173,7 +176,7 @@ class Saver:
         self._impl.configure(json.dumps(options if run is None else {**options, "run": run}))
 
     def _agree(self) -> None:
-        """Refuses a second save at once, and agrees on the save's name with the process group, if there is one."""
+        """Refuses a second save at the same time, and agrees on the name of the save with the process group, if there is one."""
         problem = ""
         if self._running is not None and not self._running.done():
             problem = "the save that save_async() began has not ended; wait for its result"
@@ -186,7 +189,7 @@ class Saver:
             return
         import torch.distributed as dist
 
-        # A shard that cannot save takes part too. Otherwise the others would go on with its next save.
+        # A shard that cannot save takes part, too. Otherwise the others would wait for its next save.
         told: list[Any] = [None] * self._shard_num
         dist.all_gather_object(told, (self._shard_index, secrets.token_hex(8), problem))
         problems = {shard: problem for shard, _, problem in told if problem}
@@ -217,7 +220,7 @@ class Saver:
         import torch
 
         self._impl.check_tensors(self._tensors)
-        # Outside of inference mode: what is made inside of it can never be written to outside.
+        # Outside inference mode: a tensor that is made inside it can never be written to outside.
         with torch.inference_mode(False), torch.no_grad():
             for name, tensor in self._tensors.items():
                 known = self._staging.get(name)
@@ -228,6 +231,6 @@ class Saver:
 
 
 def split_sparse_dense_state_dict(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A state dict's tables, and everything else."""
+    """The tables of a state dict, and everything else."""
     sparse = {name: value for name, value in state.items() if hasattr(value, "hashtable_tag")}
     return sparse, {name: value for name, value in state.items() if name not in sparse}

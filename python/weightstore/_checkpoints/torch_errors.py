@@ -1,6 +1,6 @@
-"""Errors of torch.classes.store as this package's own.
+"""Converts errors of torch.classes.store to errors of this package.
 
-torch makes a RuntimeError of every exception and keeps only its text; the library remembers the rest for the thread.
+torch turns every exception into a RuntimeError and keeps only its text. The library remembers the rest for each thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .. import errors
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raises what a call of torch.classes.store says as the error it is: a CheckpointError of its kind."""
+    """Raises an error of torch.classes.store as a CheckpointError of the right kind."""
     import torch
 
     try:

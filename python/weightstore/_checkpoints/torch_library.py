@@ -41,7 +41,7 @@ def load() -> None:
                 f"{path} was built for torch {built}, but torch {torch.__version__} is running; rebuild it for this "
                 f"torch: {_REINSTALL}"
             )
-        _refuse_strangers()
+        _check_namespace_is_free()
         torch.classes.load_library(str(path))
 
 
@@ -55,8 +55,9 @@ def _is_registered() -> bool:
     return True
 
 
-def _refuse_strangers() -> None:
-    """A namespace can be registered once a process; trying it from Python fails in a way that can be caught."""
+def _check_namespace_is_free() -> None:
+    """Raises ImportError if another library has registered the namespace. A process can register a namespace once; a second
+    registration from C++ could not be caught, so this function tries it from Python first."""
     import torch
 
     try:

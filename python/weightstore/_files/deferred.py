@@ -16,14 +16,14 @@ class DeferredTensor:
     little-endian): one bytes-like object, or an iterable of them, of which one is held at a time. Planning the file calls
     nothing, so a model larger than memory can be saved.
 
-    dtype: SafeTensors' name of the type ("F32", "BF16", ...), or a numpy or torch type. shape counts elements: two to the
-    byte for "F4".
+    dtype: a type in any form: "BF16", "bf16", torch.bfloat16, np.float32.
+    shape: counts elements: two to the byte for "F4".
     """
 
     __slots__ = ("dtype", "produce", "shape")
 
     def __init__(self, dtype: Any, shape: Sequence[int], produce: Callable[[], Any | Iterable[Any]]) -> None:
-        self.dtype = dtypes.stored_name(dtype)
+        self.dtype = dtypes.DType(dtypes.stored_name(dtype))
         self.shape = tuple(index(size) for size in shape)
         self.produce = produce
         if self.dtype == "QFloat":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .handle import TensorHandle
 from .progress import Progress, reporting
-from .sizes import format_size
+from .sizes import Size, format_size
 from .source import Backend, Opaque, OpenSource, Verify, open_source
 
 if TYPE_CHECKING:
@@ -21,21 +21,30 @@ _HTML_ROWS = 200
 
 
 def open(
-    path: Any, *, backend: Backend = "mmap", verify: Verify = "off", threads: int = 0, opaque: Opaque = "error"
+    path: Any,
+    *,
+    backend: Backend = "mmap",
+    verify: Verify = "off",
+    threads: int = 0,
+    opaque: Opaque = "error",
+    limits: Mapping[str, Size] | None = None,
 ) -> File:
-    """Opens a SafeTensors, Burnpack or torch.save() file, or the index of a set of SafeTensors shards. Reads headers only.
+    """Opens a file of any format that weightstore reads, or the index of a set of SafeTensors shards. Reads headers only.
     The content tells the format; a name that ends in `.safetensors` must hold SafeTensors.
 
     path: str or os.PathLike; or the contents, as a bytes-like object or a binary file object (seek and readinto).
     backend: "mmap" maps the file, so that views cost nothing. "pread" reads into memory of its own, and is safe when
         another process may shorten the file: then an error is raised where touching a mapping would end the process.
-    verify: compare the checksums the file carries with its bytes: "lazy" when a tensor is first read, "full" now.
-        "full" refuses a file in which a tensor has no checksum.
+    verify: compare the checksums that the file carries with its bytes: "off" never, "lazy" when a tensor is first read,
+        "full" now. "full" refuses a file in which a tensor has no checksum. False is "off", True is "full".
     threads: for bulk reads; 0 lets the library choose.
-    opaque: what to do about objects in a torch.save() file that are neither tensors nor plain data: "error" refuses the
-        file, naming them; "skip" passes over them, and reads the tensors of a torch.nn.Module. Neither runs anything.
+    opaque: what to do about things in a file that are neither tensors nor plain data, such as pickled objects: "error"
+        refuses the file, naming them; "skip" passes over them, and reads the tensors of a torch.nn.Module. Neither runs
+        anything.
+    limits: how much a file may ask for, by the names of the fields of `Limits` in weightstore/read_options.h, such as
+        {"expanded_bytes": "4GiB"}. A file that asks for more raises LimitError.
     """
-    return File(open_source(path, backend=backend, verify=verify, threads=threads, opaque=opaque))
+    return File(open_source(path, backend=backend, verify=verify, threads=threads, opaque=opaque, limits=limits))
 
 
 class NamesView(KeysView[str], Sequence[str]):
@@ -119,7 +128,7 @@ class File(Mapping[str, TensorHandle]):
 
     @property
     def format(self) -> str:
-        """ "safetensors" (also for a set of shards), "burnpack" or "pytorch"."""
+        """The name of the format: "safetensors" (also for a set of shards), "burnpack", "pytorch", ..."""
         return self._source.format
 
     @property

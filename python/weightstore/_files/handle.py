@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import errors
 from .._tensors import dlpack, dtypes, frameworks
-from .._tensors.dlpack import ArrayProtocols, Layout
+from .._tensors.dlpack import ArrayProtocols, StridedItems
 from .selection import Selection
 from .sizes import format_size
 
@@ -39,9 +39,10 @@ class TensorHandle(ArrayProtocols):
         return self._name
 
     @property
-    def dtype(self) -> str:
-        """The element type by SafeTensors' name ("F32", "BF16", ...), or "Flex32", "BoolU8", "BoolU32", "QFloat"."""
-        return self._dtype
+    def dtype(self) -> dtypes.DType:
+        """The element type by SafeTensors' name ("F32", "BF16", ...), or "Flex32", "BoolU8", "BoolU32", "QFloat". It is text,
+        and also equal to the same type of torch and numpy: `handle.dtype == torch.bfloat16`."""
+        return dtypes.DType(self._dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -103,7 +104,7 @@ class TensorHandle(ArrayProtocols):
         memory = self._source.reader.view(self._number) if self._source.mapped else None
         if memory is None:
             return arrays.from_memory(self._read(), self._dtype, self.shape)
-        return arrays.view_memory(memory, self._dtype, self._layout())
+        return arrays.view_memory(memory, self._dtype, self._items())
 
     def torch(self) -> torch.Tensor:
         """As a torch tensor: a view of a copy-on-write mapping (writing to it works and leaves the file as it is), or
@@ -111,15 +112,15 @@ class TensorHandle(ArrayProtocols):
         from .._tensors import torch_tensors
 
         torch_tensors.check_showable(self._name, self._dtype, self.shape)
-        layout = self._layout()
+        items = self._items()
         memory = None
-        if self._source.mapped and not any(stride < 0 for stride in layout.strides):
+        if self._source.mapped and not any(stride < 0 for stride in items.strides):
             memory = self._source.reader.private_view(self._number)
-        if memory is None or not torch_tensors.is_aligned(memory, self._dtype):
+        if memory is None or not torch_tensors.can_view(memory, self._dtype):
             return torch_tensors.from_memory(self._read(), self._dtype, self.shape)
         if self._selection is None:
             return torch_tensors.from_memory(memory, self._dtype, self.shape)
-        return torch_tensors.view_memory(memory, self._dtype, layout)
+        return torch_tensors.view_memory(memory, self._dtype, items)
 
     def bytes(self) -> bytes:
         """The selected elements as they are stored, in row-major order."""
@@ -136,7 +137,7 @@ class TensorHandle(ArrayProtocols):
         return dlpack.capsule(
             self._name,
             self._dtype,
-            self._layout(),
+            self._items(),
             memory,
             self._read,
             versioned=versioned,
@@ -148,7 +149,7 @@ class TensorHandle(ArrayProtocols):
         shape = "x".join(map(str, self.shape)) or "scalar"
         return f"<TensorHandle {self._name!r} {self._dtype} {shape}, {format_size(self.nbytes)}>"
 
-    def _layout(self) -> Layout:
+    def _items(self) -> StridedItems:
         """Shape, offset and byte strides of what is selected, as libraries show it: F4 two elements to the item."""
         shape = frameworks.shown_shape(self._dtype, self._shape, self._name)
         selection = self._selection or Selection.whole(self._shape)
@@ -156,7 +157,7 @@ class TensorHandle(ArrayProtocols):
             selection = Selection((*selection.dims[:-1], selection.dims[-1]._replace(size=shape[-1])))
         item_bytes = dtypes.bits(self._dtype) * dtypes.byte_packing(self._dtype) // 8
         offset, strides = selection.strides(item_bytes, shape)
-        return Layout(selection.shape, offset, strides)
+        return StridedItems(selection.shape, offset, strides)
 
     def _read(self) -> Memory:
         """What is selected, in new memory, row-major."""

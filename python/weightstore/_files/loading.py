@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from .. import _core, errors
 from .._tensors import dtypes, frameworks, shapes
 from .handle import TensorHandle
-from .progress import Progress, reporting, tell
-from .source import Backend, OpenSource, open_source
+from .progress import Meter, Progress, reporting
+from .source import Backend, OpenSource, Verify, open_source
+
+Description = tuple[str, str, tuple[int, ...], int]
+"""The name, type, shape and bytes of a tensor, as the reader tells them."""
 
 
 def load(reader: _core.Reader, numbers: list[int], framework: str, progress: Progress | None) -> dict[str, Any]:
@@ -31,7 +34,7 @@ def view_all(source: OpenSource, numbers: list[int], framework: str) -> dict[str
     torch_items = framework == "torch"
     views = source.reader.views(numbers, writable=torch_items)
     for number, (name, dtype, shape, _), memory in zip(numbers, described, views, strict=True):
-        if memory is not None and not (torch_items and memory.address % (dtypes.bits(dtype) // 8 or 1)):
+        if memory is not None and library.can_view(memory, dtype):
             result[name] = library.from_memory(memory, dtype, shape)
         else:
             handle = TensorHandle(source, number)
@@ -39,9 +42,11 @@ def view_all(source: OpenSource, numbers: list[int], framework: str) -> dict[str
     return result
 
 
-def load_file(filename: Any, backend: Backend, framework: str, progress: Progress | bool | None) -> dict[str, Any]:
+def load_file(
+    filename: Any, framework: str, *, backend: Backend, verify: Verify, progress: Progress | bool | None
+) -> dict[str, Any]:
     """The body of every `load_file`."""
-    with open_source(filename, backend=backend) as source:
+    with open_source(filename, backend=backend, verify=verify) as source:
         numbers = source.reader.numbers()
         if backend == "mmap":
             return view_all(source, numbers, framework)
@@ -54,6 +59,7 @@ class _Library(Protocol):
 
     def check_showable(self, name: str, dtype: str, shape: tuple[int, ...]) -> None: ...
     def check_target(self, value: Any, name: str) -> None: ...
+    def can_view(self, memory: _core.Memory, dtype: str) -> bool: ...
     def from_memory(self, memory: _core.Memory, dtype: str, shape: tuple[int, ...]) -> Any: ...
     def shown_dtype(self, dtype: str) -> Any: ...
 
@@ -70,9 +76,7 @@ def _library(framework: str) -> _Library:
     raise errors.make("invalid_argument", f"framework is {framework!r}; it is 'numpy' or 'torch'")
 
 
-def _described(
-    reader: _core.Reader, numbers: list[int], library: _Library
-) -> list[tuple[str, str, tuple[int, ...], int]]:
+def _described(reader: _core.Reader, numbers: list[int], library: _Library) -> list[Description]:
     """Name, type, shape and size of tensors that the library can show. Raises TypeError (its type) or FormatError (its
     shape) naming one it cannot."""
     described = reader.describe_many(numbers)
@@ -96,6 +100,7 @@ class _Target(NamedTuple):
     value: Any
     address: int | None
     number: int
+    name: str
     dtype: str
     shape: tuple[int, ...]
     nbytes: int
@@ -103,31 +108,31 @@ class _Target(NamedTuple):
 
 
 def load_into(reader: _core.Reader, targets: Mapping[str, Any], progress: Progress | None) -> None:
-    checked = [_check(reader, name, value) for name, value in targets.items()]
-    through = [target for target in checked if target.address is None]
-    total = sum(target.nbytes for target in checked)
+    """Fills the arrays and tensors that are given by the names of what goes into them."""
+    numbers = [reader.at(name) for name in targets]
+    fill(reader, zip(numbers, reader.describe_many(numbers), targets.values(), strict=True), progress)
 
-    def partial(so_far: int, _: int, name: str) -> object:
-        assert progress is not None
-        return progress(so_far, total, name)
 
-    report = None if progress is None else partial if through else progress
-    reader.read_many([(t.number, t.address, t.nbytes) for t in checked if t.address is not None], report)
+def fill(reader: _core.Reader, targets: Iterable[tuple[int, Description, Any]], progress: Progress | None) -> None:
+    """Fills arrays and tensors, each with the tensor of a number. Checks all of them before it reads anything."""
+    checked = [_check(number, described, value) for number, described, value in targets]
+    meter = Meter(progress, sum(target.nbytes for target in checked))
+    straight = [(t.number, t.address, t.nbytes) for t in checked if t.address is not None]
+    reader.read_many(straight, meter.stage())
+    meter.advance(sum(nbytes for _, _, nbytes in straight))
     for target in checked:
         if target.address is not None:
             frameworks.note_written(target.value)
-    done = total - sum(target.nbytes for target in through)
-    for target in through:
+    for target in (target for target in checked if target.address is None):
         # One temporary at a time: the others' memory is given back before.
         memory = reader.load([target.number])[0]
         frameworks.copy_into(target.value, target.library.from_memory(memory, target.dtype, target.shape))
-        done += target.nbytes
-        tell(progress, done, total, reader.describe(target.number)[0])
+        meter.advance(target.nbytes)
+        meter.tell(target.name)
 
 
-def _check(reader: _core.Reader, name: str, value: Any) -> _Target:
-    number = reader.at(name)
-    _, dtype, shape, nbytes = reader.describe(number)
+def _check(number: int, described: Description, value: Any) -> _Target:
+    name, dtype, shape, nbytes = described
     is_tensor = frameworks.is_tensor(value)
     library = _library("torch" if is_tensor else "numpy")
     library.check_target(value, name)
@@ -138,7 +143,7 @@ def _check(reader: _core.Reader, name: str, value: Any) -> _Target:
     if tuple(value.shape) != expected:
         raise _mismatch(name, f"the file has shape {list(expected)}, the target {list(value.shape)}")
     address = None if dtype == dtypes.WIDE_BOOL else frameworks.plain_memory(value)
-    return _Target(value, address, number, dtype, shape, nbytes, library)
+    return _Target(value, address, number, name, dtype, shape, nbytes, library)
 
 
 def _mismatch(name: str, what: str) -> errors.StoreError:

@@ -19,10 +19,26 @@ def check_progress(progress: Progress | bool | None) -> None:
         raise TypeError(f"progress is {progress!r}; it is None, True or a callable")
 
 
-def tell(progress: Progress | None, done: int, total: int, name: str) -> None:
-    """Calls `progress` as the core does. Raises OperationCancelled if it returns False."""
-    if progress is not None and progress(done, total, name) is False:
-        raise errors.make("cancelled", "the progress callback asked to stop")
+class Meter:
+    """One scale for an operation that has several stages, in bytes."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def stage(self) -> Progress | None:
+        """The callback for a stage that begins now and counts from 0. Call `advance` after the stage."""
+        progress, before, total = self._progress, self._done, self._total
+        return None if progress is None else lambda done, _, name: progress(before + done, total, name)
+
+    def advance(self, nbytes: int) -> None:
+        self._done += nbytes
+
+    def tell(self, name: str) -> None:
+        """Calls `progress` as the core does. Raises OperationCancelled if it returns False."""
+        if self._progress is not None and self._progress(self._done, self._total, name) is False:
+            raise errors.make("cancelled", "the progress callback asked to stop")
 
 
 @contextmanager

@@ -8,21 +8,12 @@ from typing import Any
 
 from .. import _core, errors
 from .deferred import DeferredTensor
+from .formats import FORMATS, INDEX, ending_that_holds, format_of_files, format_to_save
 from .progress import Progress, reporting
-from .sizes import DEFAULT_SHARD_SIZE, parse_size
+from .sizes import DEFAULT_SHARD_SIZE, Size, parse_size
 
 Scalar = int | float | bool
 AddTensor = Callable[[_core.Writer, str, Any, int | None, str], None]
-
-INDEX_ENDING = ".safetensors.index.json"
-
-
-def format_of(filename: str) -> str:
-    """`.bpk` is Burnpack, an index is a set of shards, any other name is SafeTensors."""
-    lower = filename.lower()
-    if lower.endswith(".bpk"):
-        return "burnpack"
-    return "safetensors index" if lower.endswith(INDEX_ENDING) else "safetensors"
 
 
 def collect(
@@ -33,10 +24,12 @@ def collect(
     param_ids: Mapping[str, int] | None = None,
     scalars: Mapping[str, Scalar] | None = None,
 ) -> _core.Writer:
-    """Plans a file. Touches no data."""
-    if format != "burnpack" and (param_ids or scalars):
-        what = "param ids" if param_ids else "scalars"
-        raise errors.make("invalid_argument", f"SafeTensors cannot hold {what}; write a .bpk file", format=format)
+    """Plans a file. Reads no data."""
+    holds = FORMATS[format]
+    if (param_ids and not holds.has_param_ids) or (scalars and not holds.has_scalars):
+        ending = ending_that_holds("param_ids" if param_ids else "scalars")
+        text = f"{holds.title} cannot hold {'param ids' if param_ids else 'scalars'}; write a {ending} file"
+        raise errors.make("invalid_argument", text, format=format)
     ids = dict(param_ids or {})
     writer = _core.Writer()
     for name, value in tensors.items():
@@ -67,7 +60,7 @@ def save_file(
     **options: Any,
 ) -> None:
     """The body of every `save_file`. The path tells the format. options: as for write()."""
-    format = format_of(os.fspath(filename))
+    format = format_to_save(os.fspath(filename))
     write(collect(tensors, metadata, add, format, param_ids, scalars), filename, format=format, **options)
 
 
@@ -80,17 +73,18 @@ def write(
     checksums: bool,
     overwrite: bool,
     progress: Progress | bool | None,
-    max_shard_size: int | str | None = None,
+    max_shard_size: Size | None = None,
     burn: str = "0.20",
 ) -> None:
     """Writes a planned file.
 
-    burn: the oldest release that shall read a Burnpack file.
-    max_shard_size: a SafeTensors file that is larger becomes shards and their index. Either form replaces the other."""
+    burn: the oldest release of Burn that must be able to read a Burnpack file.
+    max_shard_size: a larger SafeTensors file becomes shards and their index. Either form replaces the other."""
     path = os.fspath(filename)
-    limit = parse_size(DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size)
-    if format == "burnpack" and max_shard_size is not None:
-        raise errors.make("invalid_argument", "Burnpack files are not sharded; leave out max_shard_size", format=format)
+    limit = parse_size(DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size, "max_shard_size")
+    if max_shard_size is not None and format_of_files(format) != format_of_files(INDEX):
+        text = f"{FORMATS[format].title} files are not sharded; leave out max_shard_size"
+        raise errors.make("invalid_argument", text, format=format)
     with reporting(progress) as report:
         options: dict[str, Any] = {
             "durable": durable,
@@ -98,9 +92,9 @@ def write(
             "checksums": checksums,
             "progress": report,
         }
-        if format == "safetensors index":
+        if format == INDEX:
             writer.write_shards(path, limit, **options)
-        elif format == "safetensors" and max_shard_size is not None:
+        elif max_shard_size is not None:
             writer.write_file_or_shards(path, limit, **options)
         else:
             writer.write_file(path, format, burn=burn, **options)

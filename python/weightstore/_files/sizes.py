@@ -1,32 +1,64 @@
-"""Sizes as people write them."""
+"""Sizes in bytes, as people write and read them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from operator import index
 
 from .. import errors
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*", re.IGNORECASE)
+Size = int | str
+"""Bytes: a number, or text such as "400MB" or "400MiB"."""
 
-DEFAULT_SHARD_SIZE = "5GB"
+DEFAULT_SHARD_SIZE: Size = "5GB"
+
+_UNITS = ("", "K", "M", "G", "T")
+_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I?))?B?\s*", re.IGNORECASE)
+_LARGEST = 2**63 - 1
+_WANTED = "must be a whole number of bytes, or text such as '400MB' or '400MiB'"
 
 
-def parse_size(size: int | str) -> int:
-    """Bytes: a number, or text such as "5GB" or "500 MB" (powers of ten, as Hugging Face's tools count)."""
-    if isinstance(size, int):
-        value = size
-    else:
-        match = _FORM.fullmatch(size)
-        if match is None:
-            raise errors.make(
-                "invalid_argument", f"{size!r} is not a size; write it as a number or as '5GB', '500MB', ..."
-            )
-        number, unit = match.groups()
-        value = int(float(number) * _UNITS[unit.upper()]) if "." in number else int(number) * _UNITS[unit.upper()]
-    if value <= 0:
-        raise errors.make("invalid_argument", f"a size of {size!r} holds nothing")
+def parse_size(size: Size, what: str, *, least: int = 1) -> int:
+    """Bytes, from a number or from text: "5GB" and "500 MB" count in powers of 1000, "5GiB" in powers of 1024.
+
+    what: the name of the argument, for the error. Raises InvalidArgument for text that is not a size, and for fewer than
+    `least` bytes; TypeError for anything that is neither text nor an integer.
+    """
+    value = _from_text(size, what) if isinstance(size, str) else _from_number(size, what)
+    if not least <= value <= _LARGEST:
+        raise errors.make("invalid_argument", f"{what} must be from {least} to {_LARGEST} bytes, not {size!r}")
     return value
+
+
+def parse_limits(limits: Mapping[str, Size] | None) -> Mapping[str, int] | None:
+    """`limits` with every limit of bytes as a number. The core checks names and numbers."""
+    if limits is None:
+        return None
+    return {
+        name: parse_size(value, f"limits: '{name}'", least=0)
+        if isinstance(value, str) and str(name).endswith("_bytes")
+        else value  # type: ignore[misc]
+        for name, value in limits.items()
+    }
+
+
+def _from_text(text: str, what: str) -> int:
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise errors.make("invalid_argument", f"{what} {_WANTED}, not {text!r}")
+    number, unit, binary = match.groups()
+    factor = (1024 if binary else 1000) ** _UNITS.index((unit or "").upper())
+    return int(float(number) * factor) if "." in number else int(number) * factor
+
+
+def _from_number(number: object, what: str) -> int:
+    try:
+        if not isinstance(number, bool):
+            return index(number)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise TypeError(f"{what} {_WANTED}, not {number!r}")
 
 
 def format_size(size: int) -> str:

@@ -6,13 +6,17 @@ The package passes an `OpenSource` on wherever it reads tensors of a file. Users
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal
 
 from .. import _core, errors
+from .formats import format_of_files
+from .sizes import Size, parse_limits
 
 Backend = Literal["mmap", "pread"]
-Verify = Literal["off", "lazy", "full"]
+Verify = Literal["off", "lazy", "full"] | bool
+"""When checksums are compared; see check_verify()."""
 Opaque = Literal["error", "skip"]
 Kind = Literal["path", "object", "buffer"]
 
@@ -28,6 +32,24 @@ def kind_of(source: Any) -> Kind | None:
     except TypeError:
         return None
     return "buffer"
+
+
+def check_verify(verify: Verify) -> Literal["off", "lazy", "full"]:
+    """The word for what a caller gave as `verify`: "off" compares no checksums, "lazy" compares that of a tensor when the
+    tensor is first read, "full" also refuses tensors that have none. False is "off" and True is "full"."""
+    if isinstance(verify, bool):
+        return "full" if verify else "off"
+    if verify not in ("off", "lazy", "full"):
+        raise errors.make(
+            "invalid_argument", f"verify is {verify!r}; it is 'off', 'lazy' or 'full' (False is 'off', True is 'full')"
+        )
+    return verify
+
+
+def check_backend(backend: Backend) -> Backend:
+    if backend not in ("mmap", "pread"):
+        raise errors.make("invalid_argument", f"backend is {backend!r}; it is 'mmap' or 'pread'")
+    return backend
 
 
 class OpenSource:
@@ -53,8 +75,8 @@ class OpenSource:
 
     @property
     def format(self) -> str:
-        """ "safetensors" (also for a set of shards), "burnpack" or "pytorch"."""
-        return self.reader.format.split()[0]
+        """The name of the format: "safetensors" (also for a set of shards), "burnpack", "pytorch", ..."""
+        return format_of_files(self.reader.format)
 
     def close(self) -> None:
         self._reader = None
@@ -79,19 +101,21 @@ def open_source(
     verify: Verify = "off",
     threads: int = 0,
     opaque: Opaque = "error",
+    limits: Mapping[str, Size] | None = None,
 ) -> OpenSource:
     """Opens a path, a binary file object or contents. The arguments are those of weightstore.open()."""
-    if backend not in ("mmap", "pread"):
-        raise errors.make("invalid_argument", f"backend is {backend!r}; it is 'mmap' or 'pread'")
-    kind, mapped = kind_of(source), backend == "mmap"
+    kind, mapped = kind_of(source), check_backend(backend) == "mmap"
+    options: dict[str, Any] = {
+        "verify": check_verify(verify),
+        "threads": threads,
+        "opaque": opaque,
+        "limits": parse_limits(limits),
+    }
     if kind == "path":
-        reader = _core.Reader.open(source, map=mapped, verify=verify, threads=threads, opaque=opaque)
-        return OpenSource(reader, os.fsdecode(source), mapped)
+        return OpenSource(_core.Reader.open(source, backend=backend, **options), os.fsdecode(source), mapped)
     if kind == "object":
-        reader = _core.Reader.open_object(source, verify=verify, threads=threads, opaque=opaque)
         name = getattr(source, "name", None)
-        return OpenSource(reader, name if isinstance(name, str) else None, False)
+        return OpenSource(_core.Reader.open_object(source, **options), name if isinstance(name, str) else None, False)
     if kind == "buffer":
-        reader = _core.Reader.open_buffer(source, verify=verify, threads=threads, opaque=opaque)
-        return OpenSource(reader, None, mapped)
+        return OpenSource(_core.Reader.open_buffer(source, **options), None, mapped)
     raise TypeError(f"cannot open a {type(source).__name__}: give a path, bytes or a binary file object")

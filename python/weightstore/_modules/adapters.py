@@ -97,8 +97,8 @@ class ChainAdapter(ModuleAdapter):
         return f"ChainAdapter({', '.join(map(repr, self.adapters))})"
 
 
-class _LayoutAdapter(ModuleAdapter):
-    """Weights of Linear are transposed; parameters of normalizations are renamed."""
+class _BurnAdapter(ModuleAdapter):
+    """Transposes the weights of Linear and renames the parameters of normalizations."""
 
     needs_types = True
     layer_names = frozenset({"Linear", *_RENAMED_NORMS})
@@ -120,8 +120,8 @@ class _LayoutAdapter(ModuleAdapter):
         return f"{type(self).__name__}()"
 
 
-class PyTorchToBurnAdapter(_LayoutAdapter):
-    """From PyTorch's names and layouts to Burn's: Linear weights become [in, out], `weight` and `bias` of normalizations
+class PyTorchToBurnAdapter(_BurnAdapter):
+    """From PyTorch's names and shapes to Burn's: Linear weights become [in, out], `weight` and `bias` of normalizations
     `gamma` and `beta`. Saving, `num_batches_tracked` is left out: Burn does not count batches."""
 
     _names = _TO_BURN
@@ -134,8 +134,8 @@ class PyTorchToBurnAdapter(_LayoutAdapter):
         return super().adapt(snapshot)
 
 
-class BurnToPyTorchAdapter(_LayoutAdapter):
-    """From Burn's names and layouts to PyTorch's: the inverse of PyTorchToBurnAdapter. Loading, a file need not have
+class BurnToPyTorchAdapter(_BurnAdapter):
+    """From Burn's names and shapes to PyTorch's: the inverse of PyTorchToBurnAdapter. Loading, a file need not have
     `num_batches_tracked`."""
 
     _names = _TO_TORCH
@@ -176,7 +176,7 @@ class HalfPrecisionAdapter(ModuleAdapter):
         return self
 
     def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
-        other = {"F32": "F16", "F16": "F32"}.get(snapshot.dtype)
+        other = {"F32": "F16", "F16": "F32"}.get(snapshot._values.dtype)
         return snapshot if other is None or snapshot.module_type not in self._modules else snapshot.cast(other)
 
     def __repr__(self) -> str:
@@ -187,16 +187,16 @@ class FloatCastAdapter(ModuleAdapter):
     """Every floating-point tensor becomes `dtype` ("F32", "BF16", torch.float16, ...), whatever layer it belongs to."""
 
     def __init__(self, dtype: Any) -> None:
-        self.dtype = dtypes.stored_name(dtype)
+        self.dtype = dtypes.DType(dtypes.stored_name(dtype))
         if self.dtype not in dtypes.FLOATS:
-            raise errors.make("invalid_argument", f"{self.dtype} is not one of {', '.join(dtypes.FLOATS)}")
+            raise errors.make("invalid_argument", f"cannot cast to {self.dtype}; types are {', '.join(dtypes.FLOATS)}")
 
     @classmethod
     def to(cls, dtype: Any) -> FloatCastAdapter:
         return cls(dtype)
 
     def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
-        return snapshot.cast(self.dtype) if snapshot.dtype in dtypes.FLOATS else snapshot
+        return snapshot.cast(self.dtype) if snapshot._values.dtype in dtypes.FLOATS else snapshot
 
     def __repr__(self) -> str:
         return f"FloatCastAdapter({self.dtype!r})"

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .. import errors
+from .places import NO_LAYER, Place, layer_name
 from .regex import compile_regex
-from .slots import NO_LAYER, Slot, layer_name
 
 if TYPE_CHECKING:
     from .adapters import ModuleAdapter
@@ -33,20 +33,20 @@ class LayerTypes:
         names = sorted(known)
         self._rules = [(compile_regex(pattern), _name_of(layer, names)) for pattern, layer in types.items()]
 
-    def assign(self, slots: list[Slot]) -> None:
-        """Sets the layers of all slots that a pattern matches. A pattern that matches no layer is an error."""
-        owners = dict.fromkeys(owner_of(slot.path) for slot in slots)
+    def assign(self, places: list[Place]) -> None:
+        """Sets the layers of all places that a pattern matches. A pattern that matches no layer is an error."""
+        owners = dict.fromkeys(owner_of(place.path) for place in places)
         unused = [rule.text for rule, _ in self._rules if not any(map(rule.compiled.fullmatch, owners))]
-        if unused and slots:
+        if unused and places:
             raise errors.make(
                 "invalid_argument",
                 f"types: no layer has a path that {unused[0]!r} matches as a whole; the layers are {_first(map(repr, owners))}",
             )
-        for slot in slots:
-            owner = owner_of(slot.path)
+        for place in places:
+            owner = owner_of(place.path)
             for rule, layer in self._rules:
                 if rule.compiled.fullmatch(owner):
-                    slot.layer = layer
+                    place.layer = layer
                     break
 
 
@@ -54,14 +54,14 @@ def make_layer_types(types: Types | None, adapter: ModuleAdapter) -> LayerTypes 
     return None if types is None else LayerTypes(types, adapter.layer_names)
 
 
-def check_layers(slots: Iterable[Slot], adapter: ModuleAdapter) -> None:
+def check_layers(places: Iterable[Place], adapter: ModuleAdapter) -> None:
     """Raises if the adapter needs the layers of these tensors, and one of them is not known."""
     if not adapter.needs_types:
         return
     unknown: dict[str, list[str]] = {}
-    for slot in slots:
-        if slot.layer is None:
-            unknown.setdefault(owner_of(slot.path), []).append(slot.path.rpartition(".")[2])
+    for place in places:
+        if place.layer is None:
+            unknown.setdefault(owner_of(place.path), []).append(place.path.rpartition(".")[2])
     if unknown:
         shown = _first(f"{owner!r} ({', '.join(names)})" for owner, names in unknown.items())
         raise errors.make(

@@ -81,17 +81,17 @@ def _tree(names: Iterable[str]) -> _Node:
     return root
 
 
-def match(sources: Iterable[str], targets: Iterable[str], *, indices: bool, variants: bool) -> dict[str, str] | None:
-    """Target names to the names of their sources; None if each target can only be found under its own name.
+def match(stored: Iterable[str], targets: Iterable[str], *, indices: bool, variants: bool) -> dict[str, str] | None:
+    """Target names to stored names; None if each target can only be found under its own name.
 
-    The order of the names makes no difference, and no source is found for two targets.
+    The order of the names makes no difference, and no stored name is found for two targets.
 
     indices: a list with gaps in its numbering and a list without are matched in order, so that `fc.0, fc.2` is found for
         `fc.0, fc.1`, and the other way round. See _Matcher._match_lists.
     variants: an enum variant that only one side has is passed over. A variant is passed over only if the other side has
         no variant in the same place: `heads.Bird.w` is never found for `heads.Dog.w`.
     """
-    wanted, given = set(targets), set(sources)
+    wanted, given = set(targets), set(stored)
     if not (indices or variants) or wanted <= given:
         return None
     found = _Matcher(indices, variants).match(_tree(given), _tree(wanted), True)
@@ -104,32 +104,32 @@ class _Matcher:
         self._variants = variants
         self._known: dict[tuple[int, int], dict[str, str]] = {}
 
-    def match(self, source: _Node, target: _Node, top: bool = False) -> dict[str, str]:
-        """What is found below two nodes: target name to source name."""
-        key = id(source), id(target)
+    def match(self, stored: _Node, target: _Node, top: bool = False) -> dict[str, str]:
+        """What is found below two nodes: target name to stored name."""
+        key = id(stored), id(target)
         if key not in self._known:
-            self._known[key] = self._match(source, target, top)
+            self._known[key] = self._match(stored, target, top)
         return self._known[key]
 
-    def _match(self, source: _Node, target: _Node, top: bool) -> dict[str, str]:
+    def _match(self, stored: _Node, target: _Node, top: bool) -> dict[str, str]:
         if self._variants and not top:
             # The first component of a name is never a variant.
-            inside = source.only_variant()
+            inside = stored.only_variant()
             if inside is not None and not target.variants():
                 return self.match(inside, target)
             inside = target.only_variant()
-            if inside is not None and not source.variants():
-                return self.match(source, inside)
+            if inside is not None and not stored.variants():
+                return self.match(stored, inside)
         found = {}
-        if source.name is not None and target.name is not None:
-            found[target.name] = source.name
-        lists = self._match_lists(source, target) if self._indices else None
-        for key, child in source.children.items():
+        if stored.name is not None and target.name is not None:
+            found[target.name] = stored.name
+        lists = self._match_lists(stored, target) if self._indices else None
+        for key, child in stored.children.items():
             if key in target.children and (lists is None or index_of(key) is None):
                 found |= self.match(child, target.children[key])
         return found if lists is None else found | lists
 
-    def _match_lists(self, source: _Node, target: _Node) -> dict[str, str] | None:
+    def _match_lists(self, stored: _Node, target: _Node) -> dict[str, str] | None:
         """What is found when the numbered children of two nodes are matched in order; None if they must not be.
 
         Layers without parameters leave gaps in the numbering on one side. So lists are matched in order only if one side
@@ -137,7 +137,7 @@ class _Matcher:
         differ in another way (elements are missing, or numbers are shifted), the order does not tell which layer is
         which. Every pair must have something in common, and all pairs together more than the exact names.
         """
-        ours, theirs = _by_index(source), _by_index(target)
+        ours, theirs = _by_index(stored), _by_index(target)
         if ours is None or theirs is None or len(ours) != len(theirs):
             return None
         if not ((_counts_from_zero(ours) and _has_gaps(theirs)) or (_has_gaps(ours) and _counts_from_zero(theirs))):

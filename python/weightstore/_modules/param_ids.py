@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 from .. import errors
-from .slots import slots_of
+from .places import places_of
 
 # On the module that owns the parameter, a dict of its parameters' names to ids: so ids survive .to(), copying and
 # pickling of the module, and the replacement of the parameter itself.
@@ -33,12 +33,12 @@ def give_id(owner: Any, key: Any, param_id: int) -> None:
 
 def param_ids(module: Any) -> dict[str, int]:
     """Path to id, of all parameters and buffers of a module."""
-    return {slot.path: id_of(slot.owner, slot.key, slot.path) for slot in slots_of(module)}
+    return {place.path: id_of(place.owner, place.key, place.path) for place in places_of(module)}
 
 
 def set_param_ids(module: Any, ids: Mapping[str, int]) -> None:
     """Gives parameters of a torch.nn.Module ids, by their paths. Others keep theirs."""
-    found = {slot.path: slot for slot in slots_of(module)}
+    found = {place.path: place for place in places_of(module)}
     for path, param_id in ids.items():
         if path not in found:
             raise errors.make("not_found", "the module has no such parameter", tensor=path)

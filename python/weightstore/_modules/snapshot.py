@@ -34,9 +34,9 @@ class _Described:
         return self._values.shape
 
     @property
-    def dtype(self) -> str:
-        """By SafeTensors' name: "F32", "BF16", ..."""
-        return self._values.dtype
+    def dtype(self) -> dtypes.DType:
+        """By SafeTensors' name: "F32", "BF16", ...; also equal to the same type of torch and numpy."""
+        return dtypes.DType(self._values.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -49,7 +49,7 @@ class TensorData(_Described):
     __slots__ = ("buffer",)
 
     def __init__(self, shape: Sequence[int], dtype: Any, buffer: Any) -> None:
-        """buffer: the row-major, little-endian bytes."""
+        """dtype: "BF16", "bf16", torch.bfloat16, ...; buffer: the row-major, little-endian bytes."""
         self.buffer = buffer
         self._values = Produced(dtypes.stored_name(dtype), tuple(shape), lambda: buffer)
         self._values.view()
@@ -93,7 +93,7 @@ class TensorSnapshot(_Described):
         param_id: int | None = None,
         layer: str | None = None,
     ) -> None:
-        """layer: see Slot.layer."""
+        """layer: see Place.layer."""
         self.full_path = full_path
         self._values = values
         self.containers = tuple(containers)
@@ -174,7 +174,7 @@ class TensorSnapshot(_Described):
         return self._copy(self._path, transposed(self._values, self._path))
 
     def cast(self, dtype: Any) -> TensorSnapshot:
-        """The same numbers as another floating-point type, converted when they are read."""
+        """The same numbers as another floating-point type ("bf16", torch.bfloat16, ...), converted when they are read."""
         return self._copy(self._path, cast(self._values, dtypes.stored_name(dtype), self._path))
 
     def mapped(
@@ -182,7 +182,7 @@ class TensorSnapshot(_Described):
     ) -> TensorSnapshot:
         """What `function` makes of the values when they are read: an array, a tensor or bytes. dtype and shape say what that
         will be, when it is not what it was."""
-        name = self.dtype if dtype is None else dtypes.stored_name(dtype)
+        name = self._values.dtype if dtype is None else dtypes.stored_name(dtype)
         size = self.shape if shape is None else tuple(shape)
         return self._copy(self._path, Produced(name, size, lambda: function(self.to_data())))
 

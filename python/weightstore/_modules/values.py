@@ -11,6 +11,7 @@ import numpy as np
 from .. import _core, errors
 from .._files.deferred import DeferredTensor
 from .._files.handle import TensorHandle, origin_of
+from .._files.loading import Description
 from .._files.source import OpenSource, kind_of
 from .._tensors import arrays, dtypes, frameworks
 
@@ -70,11 +71,10 @@ class Values(ABC):
 class FileTensor(Values):
     """A tensor of an open file."""
 
-    def __init__(
-        self, source: OpenSource, number: int, described: tuple[str, str, tuple[int, ...], int], shares: bool
-    ) -> None:
+    def __init__(self, source: OpenSource, number: int, described: Description, shares: bool) -> None:
         self.source = source
         self.number = number
+        self.described = described
         self.name, self.dtype, self.shape, self._nbytes = described
         self.shares = shares
 
@@ -254,11 +254,11 @@ class Cast(Changed):
         if before in dtypes.CORE_FLOATS and after in dtypes.CORE_FLOATS:
             return self.original.producer(read_now=read_now).cast(before, after)
         if read_now:
-            return _core.Producer.buffer(self._slowly())
-        return _core.Producer.deferred(self.nbytes, self._slowly)
+            return _core.Producer.buffer(self._cast_now())
+        return _core.Producer.deferred(self.nbytes, self._cast_now)
 
-    def _slowly(self) -> Any:
-        return _cast_slowly(self.original.view(), self.original.dtype, self.dtype)
+    def _cast_now(self) -> Any:
+        return _cast_in_python(self.original.view(), self.original.dtype, self.dtype)
 
 
 def values_of(value: Any, path: str) -> Values:
@@ -268,13 +268,13 @@ def values_of(value: Any, path: str) -> Values:
     if isinstance(value, (np.ndarray, np.generic)):
         return ArrayValue(value, path)
     if isinstance(value, DeferredTensor):
-        return Produced(value.dtype, value.shape, value.produce)
+        return Produced(str(value.dtype), value.shape, value.produce)
     if isinstance(value, TensorHandle):
         origin = origin_of(value)
         if origin.is_whole:
             described = origin.source.reader.describe(origin.number)
             return FileTensor(origin.source, origin.number, described, False)
-        return Produced(value.dtype, value.shape, origin.read)
+        return Produced(str(value.dtype), value.shape, origin.read)
     raise TypeError(
         f"'{path}' is a {type(value).__name__}; a module holds numpy arrays and torch tensors, or DeferredTensor, "
         "TensorHandle and TensorSnapshot objects when it is only saved from"
@@ -302,8 +302,8 @@ def cast(values: Values, dtype: str, name: str) -> Values:
     return values if values.dtype == dtype else Cast(values, dtype)
 
 
-def _cast_slowly(data: Any, before: str, after: str) -> Any:
-    """For the rarer types: numpy with ml_dtypes, or torch where that is not installed."""
+def _cast_in_python(data: Any, before: str, after: str) -> Any:
+    """Casts between types that the core does not know: with numpy and ml_dtypes, or with torch without ml_dtypes."""
     try:
         numbers: Any = np.frombuffer(data, dtypes.numpy_dtype(before))
         with np.errstate(over="ignore", invalid="ignore"):

@@ -11,7 +11,7 @@ from . import dtypes, frameworks, shapes
 
 if TYPE_CHECKING:
     from .._core import Memory
-    from .dlpack import Layout
+    from .dlpack import StridedItems
 
 Array = np.ndarray[Any, Any]
 
@@ -23,14 +23,19 @@ def from_memory(memory: Memory, dtype: str, shape: tuple[int, ...]) -> Array:
     return _narrow_bool(array) if dtype == dtypes.WIDE_BOOL else array
 
 
-def view_memory(memory: Memory, dtype: str, layout: Layout) -> Array:
-    """An array over the part of some memory that the layout describes."""
+def can_view(memory: Memory, dtype: str) -> bool:
+    """Whether numpy can show memory where it is: it can, at any address."""
+    return True
+
+
+def view_memory(memory: Memory, dtype: str, items: StridedItems) -> Array:
+    """An array over the items of some memory."""
     buffer: Any = memory
     shown = dtypes.numpy_dtype(dtype)
     # A part without elements may have an offset that numpy would find outside of the memory.
-    empty = 0 in layout.shape
+    empty = 0 in items.shape
     array: Array = (
-        np.ndarray(layout.shape, shown, buffer) if empty else np.ndarray(layout.shape, shown, buffer, *layout[1:])
+        np.ndarray(items.shape, shown, buffer) if empty else np.ndarray(items.shape, shown, buffer, *items[1:])
     )
     return _narrow_bool(array) if dtype == dtypes.WIDE_BOOL else array
 
@@ -66,7 +71,7 @@ def _narrow_bool(array: Array) -> Array:
 
 
 def add_array(writer: _core.Writer, name: str, value: Any, param_id: int | None, format: str) -> None:
-    """Adds a numpy array of any layout and byte order; nothing is copied before it is written."""
+    """Adds a numpy array of any strides and byte order; nothing is copied before it is written."""
     array: Array = np.asarray(value)
     dtype, _ = frameworks.stored_type(array, name, format)
     plain = frameworks.plain_memory(array)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _CPU = (1, 0)  # kDLCPU
 
 
-class Layout(NamedTuple):
+class StridedItems(NamedTuple):
     """Where the items of a tensor are in its memory, as libraries show it: F4 two elements to the item."""
 
     shape: tuple[int, ...]
@@ -22,11 +22,11 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]  # in bytes
 
 
-def row_major(shape: tuple[int, ...], item_bytes: int) -> Layout:
+def row_major(shape: tuple[int, ...], item_bytes: int) -> StridedItems:
     strides = [item_bytes] * len(shape)
     for i in range(len(shape) - 1, 0, -1):
         strides[i - 1] = strides[i] * shape[i]
-    return Layout(shape, 0, tuple(strides))
+    return StridedItems(shape, 0, tuple(strides))
 
 
 class ArrayProtocols:
@@ -86,7 +86,7 @@ def item_bytes(name: str, dtype: str) -> int:
 def capsule(
     name: str,
     dtype: str,
-    layout: Layout,
+    items: StridedItems,
     memory: _core.Memory | None,
     read: Callable[[], _core.Memory],
     *,
@@ -96,7 +96,7 @@ def capsule(
     """A capsule over `memory`, flagged read-only. Consumers that do not know the flag, and all when the memory is not
     aligned or there is none, get what `read` makes: row-major memory of their own, unless they `must_share`."""
     size = item_bytes(name, dtype)
-    shapes.check_dlpack(name, layout.shape, size)
+    shapes.check_dlpack(name, items.shape, size)
     copied = memory is None or memory.address % size != 0 or not versioned
     if copied:
         if must_share:
@@ -105,13 +105,13 @@ def capsule(
                 "read-only memory"
             )
         memory = read()
-        layout = row_major(layout.shape, size)
+        items = row_major(items.shape, size)
     assert memory is not None
     return _core.dlpack(
         memory,
-        layout.offset,
-        list(layout.shape),
-        [stride // size for stride in layout.strides],
+        items.offset,
+        list(items.shape),
+        [stride // size for stride in items.strides],
         dtypes.DLPACK[dtype],
         versioned=versioned,
         read_only=not copied,

@@ -44,19 +44,21 @@ _TORCH = {**_NUMPY, **_ML_DTYPES, "F4": "float4_e2m1fn_x2", "C32": "complex32"}
 _READ_ONLY = ("BoolU8", "Flex32", "C128")
 NAME_OF_NUMPY = {shown: stored for stored, shown in (_NUMPY | _ML_DTYPES).items() if stored not in _READ_ONLY}
 NAME_OF_TORCH = {**NAME_OF_NUMPY, "float4_e2m1fn_x2": "F4"}
-# Names in text: torch's, and the usual short ones. (numpy reads "f4" and "i8" as sizes in bytes, so these are not here.)
-_SPOKEN = NAME_OF_TORCH | {
-    "bf16": "BF16",
-    "half": "F16",
-    "f16": "F16",
-    "fp16": "F16",
-    "f32": "F32",
-    "fp32": "F32",
-    "f64": "F64",
-    "fp64": "F64",
-}
 # The names that libraries show, with those of types that are only read.
 READ_AS = NAME_OF_TORCH | {"complex128": "C128", "complex32": "C32"}
+
+# Names in text that mean one type to files and another to numpy, which counts bytes: what each of them may mean.
+_AMBIGUOUS = {"i8": "'I8' or 'int64'", "u8": "'U8' or 'uint64'", "f4": "'F4' or 'float32'"}
+# Names in text, in lower case: those of files, those of libraries, and the usual short ones.
+_IN_TEXT = {
+    **{name.lower(): name for name in _core.DTYPES},
+    **READ_AS,
+    "half": "F16",
+    "fp16": "F16",
+    "fp32": "F32",
+    "double": "F64",
+    "fp64": "F64",
+}
 
 # The types that the core casts, each to each; and those that can be cast at all.
 CORE_FLOATS = ("F16", "BF16", "F32", "F64", "Flex32")
@@ -96,7 +98,7 @@ WIDE_BOOL = "BoolU32"
 
 def bits(name: str) -> int:
     """Bits of one element; 0 for QFloat."""
-    return _core.DTYPES[name][0]
+    return _core.DTYPES[name]
 
 
 def byte_packing(name: str) -> int:
@@ -139,23 +141,69 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def stored_name(dtype: object) -> str:
-    """The stored type for a name ("BF16", "bf16", "bfloat16"), a numpy type or a torch type. Raises TypeError for anything
-    else."""
+    """The name that files use for an element type. Every function that takes a type takes it in these forms:
+
+    - text, in any letter case: a file's name ("BF16", "bf16"), a library's ("bfloat16", "torch.bfloat16"), or "half",
+      "double", "fp16", "fp32", "fp64";
+    - a torch.dtype;
+    - what numpy takes for a type: np.float32, np.dtype("<f4"), ml_dtypes.bfloat16.
+
+    Raises TypeError for anything else.
+    """
     if isinstance(dtype, str):
-        if dtype in _core.DTYPES:
-            return dtype
-        if dtype in _SPOKEN:
-            return _SPOKEN[dtype]
+        return _name_in_text(dtype)
+    name = READ_AS.get(_library_name(dtype))
+    if name is None:
+        raise _no_type(dtype)
+    return name
+
+
+class DType(str):
+    """The name that files use for an element type. Equal to every form of the same type that stored_name() takes:
+    `handle.dtype == "bf16"`, `handle.dtype == torch.bfloat16`. In sets and dicts it is its name, as text."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str) and other in _core.DTYPES:
+            return str.__eq__(self, other)
+        try:
+            return str.__eq__(self, stored_name(other))
+        except TypeError:
+            return NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else not equal
+
+    __hash__ = str.__hash__
+
+
+def _name_in_text(text: str) -> str:
+    if text in _core.DTYPES:
+        return text
+    if text in _AMBIGUOUS:
+        raise TypeError(f"{text!r} means one type to files and another to numpy; write {_AMBIGUOUS[text]}")
+    name = _IN_TEXT.get(text.lower().removeprefix("torch."))
+    if name is None:
+        raise _no_type(text)
+    return name
+
+
+def _library_name(dtype: object) -> str:
+    """What numpy or torch calls its type. Empty if this is not one."""
     text = str(dtype)
     if text.startswith("torch."):
-        name = NAME_OF_TORCH.get(text.removeprefix("torch."))
-    else:
-        import numpy as np
+        return text.removeprefix("torch.")
+    if dtype is None:  # numpy's way to say float64
+        return ""
+    import numpy as np
 
-        try:
-            name = NAME_OF_NUMPY.get(np.dtype(dtype).name)  # type: ignore[call-overload]
-        except TypeError:
-            name = None
-    if name is None:
-        raise TypeError(f"{dtype!r} is not an element type a file can hold; types are {', '.join(_core.DTYPES)}")
-    return name
+    try:
+        return np.dtype(dtype).name  # type: ignore[call-overload, no-any-return]
+    except (TypeError, ValueError):
+        return ""
+
+
+def _no_type(dtype: object) -> TypeError:
+    return TypeError(f"{dtype!r} is not an element type; types are {', '.join(_core.DTYPES)}")

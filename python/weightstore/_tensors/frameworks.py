@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from functools import cache
 from typing import Any
 
-from .. import errors
+from .. import _core, errors
 from . import dtypes
 
 
@@ -54,9 +54,12 @@ def stored_type(value: Any, name: str, format: str = "") -> tuple[str, tuple[int
 
 def storable(dtype: str, format: str) -> str:
     """The type under which a format holds the same bytes."""
-    if format != "burnpack":
-        return {"Flex32": "F32", "BoolU8": "BOOL"}.get(dtype, dtype)
-    return dtype
+    return _renamed_dtypes()[format].get(dtype, dtype)
+
+
+@cache
+def _renamed_dtypes() -> dict[str, dict[str, str]]:
+    return {each.name: each.renamed_dtypes for each in _core.FORMATS}
 
 
 def type_and_shape(value: Any) -> tuple[str | None, tuple[int, ...] | None]:
@@ -126,7 +129,7 @@ def memory_range(value: Any) -> tuple[int, int]:
 
 
 def identity(value: Any) -> Hashable:
-    """Equal for values that are the same tensor: the same object, or all of the same memory in the same layout."""
+    """Equal for values that are the same tensor: the same object, or the same memory with the same strides."""
     if not is_tensor(value):
         return id(value)
     memory = _torch_memory()

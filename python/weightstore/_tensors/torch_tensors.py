@@ -12,7 +12,7 @@ from .torch_memory import require_memory
 
 if TYPE_CHECKING:
     from .._core import Memory
-    from .dlpack import Layout
+    from .dlpack import StridedItems
 
 
 def from_memory(memory: Memory, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
@@ -21,20 +21,18 @@ def from_memory(memory: Memory, dtype: str, shape: tuple[int, ...]) -> torch.Ten
     return tensor != 0 if dtype == dtypes.WIDE_BOOL else tensor
 
 
-def view_memory(memory: Memory, dtype: str, layout: Layout) -> torch.Tensor:
-    """A tensor over the part of some memory that the layout describes. The memory is aligned, and no stride is negative."""
+def view_memory(memory: Memory, dtype: str, items: StridedItems) -> torch.Tensor:
+    """A tensor over the items of some memory. The memory is aligned, and no stride is negative."""
     shown = dtypes.torch_dtype(dtype)
     if len(memory) == 0:
-        return torch.empty(layout.shape, dtype=shown, device="cpu")
-    steps = [stride // shown.itemsize for stride in layout.strides]
-    tensor = torch.as_strided(
-        torch.frombuffer(memory, dtype=shown), layout.shape, steps, layout.offset // shown.itemsize
-    )
+        return torch.empty(items.shape, dtype=shown, device="cpu")
+    steps = [stride // shown.itemsize for stride in items.strides]
+    tensor = torch.as_strided(torch.frombuffer(memory, dtype=shown), items.shape, steps, items.offset // shown.itemsize)
     return tensor != 0 if dtype == dtypes.WIDE_BOOL else tensor
 
 
-def is_aligned(memory: Memory, dtype: str) -> bool:
-    """Whether torch can show memory where it is."""
+def can_view(memory: Memory, dtype: str) -> bool:
+    """Whether torch can show memory where it is: the memory must be aligned."""
     return memory.address % dtypes.torch_dtype(dtype).itemsize == 0
 
 
@@ -73,7 +71,7 @@ def _dtype_for(name: str, dtype: str) -> torch.dtype:
 
 
 def add_tensor(writer: _core.Writer, name: str, tensor: torch.Tensor, param_id: int | None, format: str) -> None:
-    """Adds a tensor of any layout and device; nothing is copied before it is written."""
+    """Adds a tensor of any strides and device; nothing is copied before it is written."""
     require_memory(tensor, name, format)
     dtype, shape = frameworks.stored_type(tensor, name, format)
     if tensor.device.type != "cpu":

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from .. import errors
 from .._files.progress import Progress, check_progress
-from .._files.source import kind_of
+from .._files.source import Verify, check_verify, kind_of
 from .._modules.adapters import ModuleAdapter, as_adapter
 from .._modules.apply.plan import DTypePolicy, check_policy
 from .._modules.filter import PathFilter, Predicate, check_filter
@@ -32,10 +32,12 @@ class Builder(ABC):
         self._top_level_key: str | None = None
         self._allow_partial = False
         self._validate = True
-        self._skip_enum_variants = False
-        self._map_indices: bool | Literal["auto"] = False
+        # None: as stores of the file's format do.
+        self._skip_enum_variants: bool | None = None
+        self._map_indices: bool | Literal["auto"] | None = None
         self._dtype_policy: DTypePolicy | None = None
         self._zero_copy = False
+        self._verify: Verify = "off"
         self._auto_extension = False
         self._progress: Progress | bool | None = None
 
@@ -184,6 +186,14 @@ class Builder(ABC):
         return self._changed()
 
     # ---- strictness ----------------------------------------------------------------------------------------------
+
+    def verify(self, verify: Verify) -> Self:
+        """When loading compares the checksums that the file has with what it reads: "off" never; "lazy" when a tensor is first
+        read; "full" before anything else, and then a tensor without a checksum is an error. False is "off", True is "full".
+        """
+        with self._placing():
+            self._verify = check_verify(verify)
+        return self._changed()
 
     def allow_partial(self, allow: bool) -> Self:
         """Whether parameters may be missing from the file."""

@@ -24,7 +24,6 @@ class BurnpackStore(WritingStore):
     """
 
     _format = "burnpack"
-    _extension = ".bpk"
     _default_metadata: ClassVar[dict[str, str]] = {"format": "burnpack", "producer": "weightstore"}
     # Burn knows nothing of other names in the metadata: it looks for every name.
     _ties_once = False
@@ -59,7 +58,9 @@ class BurnpackStore(WritingStore):
 
     def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
         planned = list(collected)
-        sources = [s._values.source for _, s in planned if isinstance(s._values, FileTensor) and s.dtype in _DIFFERS]
+        sources = [
+            s._values.source for _, s in planned if isinstance(s._values, FileTensor) and s._values.dtype in _DIFFERS
+        ]
         self._needed_burn = max((source.reader.dialect for source in sources), default=_OLDEST)
         return super()._plan(planned)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from .. import errors
+from .._files.formats import FORMATS, title_of
 from .._files.progress import reporting
 from .._files.source import OpenSource, kind_of, open_source
 from .._modules.apply.commit import commit
@@ -20,8 +21,13 @@ from ._builder import Builder, as_path, extension_of
 
 Rename = Callable[[Iterable[str]], dict[str, str]]
 
-_TITLES = {"safetensors": "SafeTensors", "burnpack": "Burnpack", "pytorch": "PyTorch"}
-_STORES = {"safetensors": "SafetensorsStore", "burnpack": "BurnpackStore", "pytorch": "PytorchStore"}
+# By format, the store that keeps files of it. Each class enters itself; FileStore, which has no format, as "".
+_stores: dict[str, type[ReadingStore]] = {}
+
+
+def store_of(format: str) -> type[ReadingStore]:
+    """The store for files of a format: one of the format's own, or FileStore."""
+    return _stores.get(format) or _stores[""]
 
 
 class _Contents:
@@ -35,10 +41,11 @@ class _Contents:
         noted = {name: kept for name, kept in self.metadata.items() if kept in known and name not in known}
         renamed = rename([*names, *noted])
         numbers = [reader.at(name) for name in names] if len(names) != len(reader) else reader.numbers()
+        has_ids = FORMATS[source.format].has_param_ids
         entries = []
         for number, described in zip(numbers, reader.describe_many(numbers), strict=True):
             values = FileTensor(source, number, described, shares)
-            entries.append((renamed[described[0]], values, reader.param_id(number)))
+            entries.append((renamed[described[0]], values, reader.param_id(number) if has_ids else None))
         entries.sort(key=lambda entry: entry[0])
         origins: dict[str, str] = {}
         self.snapshots: dict[str, TensorSnapshot] = {}
@@ -69,7 +76,8 @@ def collision(name: str, one: str, other: str) -> errors.StoreError:
 class ReadingStore(Builder):
     """Reads a file, or the contents of one."""
 
-    _extension: str
+    _default_skip_enum_variants = False
+    _default_map_indices: bool | Literal["auto"] = False
 
     def __init__(self, path: str | None, data: Any) -> None:
         super().__init__()
@@ -91,6 +99,11 @@ class ReadingStore(Builder):
             )
         return cls(None, data)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_format" in vars(cls):
+            _stores.setdefault(cls._format, cls)
+
     def _changed(self) -> Self:
         self._contents = None
         return self
@@ -98,7 +111,7 @@ class ReadingStore(Builder):
     def _file_path(self) -> str:
         assert self._path is not None
         if self._auto_extension and extension_of(os.path.basename(self._path)) is None:
-            return self._path + self._extension
+            return self._path + FORMATS[self._format].endings[0]
         return self._path
 
     def _existing_path(self) -> str:
@@ -141,18 +154,36 @@ class ReadingStore(Builder):
             )
         given = self._data if self._path is None else self._existing_path()
         source = open_source(given, **self._open_options())
+        self._check_format(source)
+        return source
+
+    def _check_format(self, source: OpenSource) -> None:
         if source.format != self._format:
             raise errors.make(
                 "unsupported",
-                f"this is a {_TITLES[source.format]} file, not a {_TITLES[self._format]} file; {_STORES[source.format]} reads it",
+                f"this is a {title_of(source.format)} file, not a {title_of(self._format)} file; "
+                f"{store_of(source.format).__name__} reads it",
                 path=source.path,
             )
-        return source
 
     def _open_options(self) -> dict[str, Any]:
-        return {}
+        return {"verify": self._verify}
 
     # ---- names ---------------------------------------------------------------------------------------------------
+
+    def _defaults(self) -> type[ReadingStore]:
+        """The class whose defaults hold for options that were not set."""
+        return type(self)
+
+    @property
+    def _skips_variants(self) -> bool:
+        set_to = self._skip_enum_variants
+        return self._defaults()._default_skip_enum_variants if set_to is None else set_to
+
+    @property
+    def _maps_indices(self) -> bool | Literal["auto"]:
+        set_to = self._map_indices
+        return self._defaults()._default_map_indices if set_to is None else set_to
 
     def _below_key(self, names: list[str]) -> list[str]:
         if self._top_level_key is None:
@@ -173,7 +204,7 @@ class ReadingStore(Builder):
         """File name to store name, for names below the top-level key."""
         prefix = "" if self._top_level_key is None else self._top_level_key + "."
         renamed = {name: self._remapper.rename(name[len(prefix) :]) for name in names if name.startswith(prefix)}
-        if self._map_indices is not True:
+        if self._maps_indices is not True:
             return renamed
         contiguous = contiguous_names(renamed.values())
         return {name: contiguous[new] for name, new in renamed.items()}
@@ -194,8 +225,8 @@ class ReadingStore(Builder):
                 filter=self._filter,
                 adapter=self._from_adapter,
                 types=self._from_types,
-                skip_enum_variants=self._skip_enum_variants,
-                match_indices=self._map_indices == "auto",
+                skip_enum_variants=self._skips_variants,
+                match_indices=self._maps_indices == "auto",
                 dtype_policy=self._dtype_policy,
                 aliases=contents.aliases,
             )

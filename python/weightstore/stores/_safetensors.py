@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 from .. import errors
-from .._files import saving
-from .._files.sizes import parse_size
+from .._files.formats import INDEX, INDEX_ENDING
+from .._files.sizes import Size, parse_size
 from ._writing import WritingStore
 
 
@@ -17,23 +17,23 @@ class SafetensorsStore(WritingStore):
     """
 
     _format = "safetensors"
-    _extension = ".safetensors"
     _default_metadata: ClassVar[dict[str, str]] = {"format": "pt", "producer": "weightstore"}
     _ties_once = True
 
     def __init__(self, path: str | None, data: Any) -> None:
         super().__init__(path, data)
-        self._max_shard_size: int | str | None = None
+        self._max_shard_size: Size | None = None
 
-    def max_shard_size(self, size: int | str) -> Self:
-        """Saving to a path, a larger file becomes shards of at most "5GB" (or so many bytes) and an index."""
+    def max_shard_size(self, size: Size) -> Self:
+        """Saving writes a file that is larger than this as shards of at most this size, and an index. size: bytes, or text such
+        as "5GB" or "5GiB"."""
         if self._path is None:
             raise errors.make("invalid_argument", "a store over bytes is never sharded", format=self._format)
         with self._placing():
-            parse_size(size)
+            parse_size(size, "max_shard_size")
         self._max_shard_size = size
         return self
 
     def _format_options(self) -> dict[str, Any]:
-        sharded = self._path is not None and self._file_path().lower().endswith(saving.INDEX_ENDING)
-        return {"format": "safetensors index" if sharded else self._format, "max_shard_size": self._max_shard_size}
+        sharded = self._path is not None and self._file_path().lower().endswith(INDEX_ENDING)
+        return {"format": INDEX if sharded else self._format, "max_shard_size": self._max_shard_size}

@@ -9,8 +9,8 @@ from .. import _core, errors
 from .._files import saving
 from .._modules.adapters import ModuleAdapter, as_adapter
 from .._modules.layers import LayerTypes, Types, make_layer_types
-from .._modules.module_snapshot import collect_with_origins, named
-from .._modules.slots import is_torch_module
+from .._modules.module_tensors import collect_with_origins, named
+from .._modules.places import is_torch_module
 from .._modules.snapshot import TensorSnapshot
 from .._modules.values import TensorValue
 from .._tensors import frameworks
@@ -71,17 +71,14 @@ class WritingStore(ReadingStore):
         return self
 
     def checksums(self, enable: bool) -> Self:
-        """Saving, keeps a crc32c of every tensor; loading, compares those the file has with what is read."""
+        """Whether saving writes a crc32c of every tensor. verify() says whether loading compares them."""
         self._checksums = bool(enable)
-        return self._changed()
+        return self
 
     def durable(self, enable: bool) -> Self:
         """Whether what was saved survives a power failure once saving returns."""
         self._durable = bool(enable)
         return self
-
-    def _open_options(self) -> dict[str, Any]:
-        return {"verify": "lazy"} if self._checksums else {}
 
     # ---- saving --------------------------------------------------------------------------------------------------
 
@@ -113,7 +110,7 @@ class WritingStore(ReadingStore):
         if not (isinstance(module, Mapping) or is_torch_module(module)) and isinstance(module, Iterable):
             module = named(module)
         return collect_with_origins(
-            module, self._filter, self._to_adapter, self._skip_enum_variants, self._to_types, refuses_nothing=True
+            module, self._filter, self._to_adapter, self._skips_variants, self._to_types, refuses_nothing=True
         )
 
     def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:

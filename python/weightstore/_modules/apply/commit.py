@@ -14,17 +14,18 @@ import numpy as np
 
 from ... import errors
 from ..._files import loading
-from ..._files.progress import Progress, tell
+from ..._files.progress import Meter, Progress
 from ..._tensors import dtypes, frameworks
 from .. import param_ids, values
-from ..slots import Slot, can_replace, replace
+from ..places import Place, can_replace, replace
 from ..values import FileTensor
 
 if TYPE_CHECKING:
     from ..._files.source import OpenSource
-    from .plan import Job, Plan
+    from .plan import Assignment, Plan
 
-_Batches = dict[int, tuple["OpenSource", dict[str, "Job"]]]
+# By the identity of a source: the source, and the assignments that take its tensors, by the tensors' numbers.
+_Batches = dict[int, tuple["OpenSource", dict[int, "Assignment"]]]
 
 
 def commit(plan: Plan, *, zero_copy: bool, progress: Progress | None) -> None:
@@ -32,88 +33,87 @@ def commit(plan: Plan, *, zero_copy: bool, progress: Progress | None) -> None:
     before."""
     fills: _Batches = {}
     adoptions: _Batches = {}
-    single: list[Job] = []
-    _read_what_is_overwritten(plan.jobs)
-    for job in plan.jobs:
-        held = job.snapshot._values
-        if isinstance(held, FileTensor) and not job.converts:
-            batches = adoptions if _is_adopted(job, zero_copy) else fills
+    single: list[Assignment] = []
+    _read_overwritten_values(plan.assignments)
+    for assignment in plan.assignments:
+        held = assignment.snapshot._values
+        if isinstance(held, FileTensor) and not assignment.converts:
+            batches = adoptions if _is_adopted(assignment, zero_copy) else fills
             batch = batches.setdefault(id(held.source), (held.source, {}))[1]
-            if batch.setdefault(held.name, job) is job:
+            if batch.setdefault(held.number, assignment) is assignment:
                 continue
-        single.append(job)
+        single.append(assignment)
     for _, batch in fills.values():
-        single += [batch.pop(name) for name in _overlapping(batch)]
+        single += [batch.pop(number) for number in _overlapping(batch)]
     _Commit(plan, zero_copy, progress).run(fills, adoptions, single)
-    for slot, param_id in plan.new_ids:
-        param_ids.give_id(slot.owner, slot.key, param_id)
+    for place, param_id in plan.new_ids:
+        param_ids.give_id(place.owner, place.key, param_id)
 
 
 class _Commit:
     def __init__(self, plan: Plan, zero_copy: bool, progress: Progress | None) -> None:
         self._zero_copy = zero_copy
-        self._progress = progress
-        self._total = sum(job.snapshot.nbytes for job in plan.jobs)
-        self._done = 0
+        self._meter = Meter(progress, sum(assignment.snapshot.nbytes for assignment in plan.assignments))
         self._replaced: list[str] = []
 
-    def run(self, fills: _Batches, adoptions: _Batches, single: list[Job]) -> None:
+    def run(self, fills: _Batches, adoptions: _Batches, single: list[Assignment]) -> None:
         current = ""
         try:
-            for source, jobs in fills.values():
-                self._note(jobs)
-                loading.load_into(
-                    source.reader, {name: job.slots[0].value for name, job in jobs.items()}, self._report()
-                )
-                self._advance(jobs)
-            for source, jobs in adoptions.values():
-                self._adopt_all(source, jobs)
-            for job in single:
-                current = job.slots[0].path
-                self._one(job)
+            for source, assignments in fills.values():
+                self._note(assignments)
+                targets = [
+                    (number, _file_tensor(assignment).described, assignment.places[0].value)
+                    for number, assignment in assignments.items()
+                ]
+                loading.fill(source.reader, targets, self._meter.stage())
+                self._advance(assignments)
+            for source, assignments in adoptions.values():
+                self._adopt_all(source, assignments)
+            for assignment in single:
+                current = assignment.places[0].path
+                self._one(assignment)
         except errors.StoreError as error:
             raise self._noted(error) from None
         except (OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError) as error:
             wrapped = errors.make("validation", f"{type(error).__name__}: {error}", tensor=current or None)
             raise self._noted(wrapped) from error
 
-    def _adopt_all(self, source: OpenSource, jobs: dict[str, Job]) -> None:
+    def _adopt_all(self, source: OpenSource, assignments: dict[int, Assignment]) -> None:
         for framework in ("torch", "numpy"):
             chosen = {
-                name: job
-                for name, job in jobs.items()
-                if frameworks.is_tensor(job.slots[0].value) == (framework == "torch")
+                number: assignment
+                for number, assignment in assignments.items()
+                if frameworks.is_tensor(assignment.places[0].value) == (framework == "torch")
             }
             if not chosen:
                 continue
-            numbers = [source.reader.at(name) for name in chosen]
             if self._zero_copy:
-                loaded = loading.view_all(source, numbers, framework)
+                loaded = loading.view_all(source, list(chosen), framework)
             else:
-                loaded = loading.load(source.reader, numbers, framework, self._report())
+                loaded = loading.load(source.reader, list(chosen), framework, self._meter.stage())
             self._note(chosen)
-            for name, job in chosen.items():
-                _adopt(job.slots, loaded.pop(name))
+            for assignment in chosen.values():
+                _adopt(assignment.places, loaded.pop(_file_tensor(assignment).name))
             self._advance(chosen)
             if self._zero_copy:
-                self._tell(job.slots[0].path)
+                self._meter.tell(assignment.places[0].path)
 
-    def _one(self, job: Job) -> None:
-        slot = job.slots[0]
-        self._replaced.append(slot.path)
-        if _is_adopted(job, self._zero_copy):
-            resident = values.resident(job.snapshot._values) is not None
-            value = _value(job, own=not job.converts and (resident or not self._zero_copy))
-            _adopt(job.slots, _as_type(value, slot.value) if job.converts else value)
-        elif not self._filled(job, slot.value):
-            frameworks.copy_into(slot.value, _value(job, own=False))
-        self._done += job.snapshot.nbytes
-        self._tell(slot.path)
+    def _one(self, assignment: Assignment) -> None:
+        place = assignment.places[0]
+        self._replaced.append(place.path)
+        if _is_adopted(assignment, self._zero_copy):
+            resident = values.resident(assignment.snapshot._values) is not None
+            value = _value(assignment, own=not assignment.converts and (resident or not self._zero_copy))
+            _adopt(assignment.places, _as_type(value, place.value) if assignment.converts else value)
+        elif not self._filled(assignment, place.value):
+            frameworks.copy_into(place.value, _value(assignment, own=False))
+        self._meter.advance(assignment.snapshot.nbytes)
+        self._meter.tell(place.path)
 
-    def _filled(self, job: Job, target: Any) -> bool:
+    def _filled(self, assignment: Assignment, target: Any) -> bool:
         """Transposes and casts go straight into the memory of the target, where that lies as a file would."""
-        held = job.snapshot._values
-        if job.converts:
+        held = assignment.snapshot._values
+        if assignment.converts:
             expected = frameworks.type_and_shape(target)[0]
             if expected not in dtypes.FLOATS or held.dtype not in dtypes.FLOATS:
                 return False
@@ -125,18 +125,11 @@ class _Commit:
         frameworks.note_written(target)
         return True
 
-    def _tell(self, path: str) -> None:
-        tell(self._progress, self._done, self._total, path)
+    def _note(self, assignments: dict[int, Assignment]) -> None:
+        self._replaced += [assignment.places[0].path for assignment in assignments.values()]
 
-    def _report(self) -> Progress | None:
-        progress, before, total = self._progress, self._done, self._total
-        return None if progress is None else lambda done, _, name: progress(before + done, total, name)
-
-    def _note(self, jobs: dict[str, Job]) -> None:
-        self._replaced += [job.slots[0].path for job in jobs.values()]
-
-    def _advance(self, jobs: dict[str, Job]) -> None:
-        self._done += sum(job.snapshot.nbytes for job in jobs.values())
+    def _advance(self, assignments: dict[int, Assignment]) -> None:
+        self._meter.advance(sum(assignment.snapshot.nbytes for assignment in assignments.values()))
 
     def _noted(self, error: errors.StoreError) -> errors.StoreError:
         error.replaced = self._replaced
@@ -146,72 +139,81 @@ class _Commit:
         return error
 
 
-def _read_what_is_overwritten(jobs: list[Job]) -> None:
-    """Reads sources that lie where values are about to go: a module's own tensors, on their way to other names."""
-    resident = [(job, values.resident(job.snapshot._values)) for job in jobs]
-    resident = [(job, value) for job, value in resident if value is not None]
+def _read_overwritten_values(assignments: list[Assignment]) -> None:
+    """Reads values that lie where others are about to go: a module's own tensors, on their way to other names."""
+    resident = [(assignment, values.resident(assignment.snapshot._values)) for assignment in assignments]
+    resident = [(assignment, value) for assignment, value in resident if value is not None]
     if not resident:
         return
-    targets = sorted(frameworks.memory_range(job.slots[0].value) for job in jobs)
+    targets = sorted(frameworks.memory_range(assignment.places[0].value) for assignment in assignments)
     reaches = [0, *accumulate((end for _, end in targets), max)]
-    for job, value in resident:
-        held = job.snapshot._values
+    for assignment, value in resident:
+        held = assignment.snapshot._values
         begin, end = frameworks.memory_range(value)
-        stays = value is job.slots[0].value and not isinstance(held, values.Changed)
+        stays = value is assignment.places[0].value and not isinstance(held, values.Changed)
         # Of the targets that begin before these values end, one reaches beyond their begin.
         if not stays and begin < end and reaches[bisect_left(targets, (end, 0))] > begin:
             loaded = values.Loaded(held, held.own())
-            job.snapshot = job.snapshot._copy(job.snapshot.full_path, loaded)
+            assignment.snapshot = assignment.snapshot._copy(assignment.snapshot.full_path, loaded)
 
 
-def _overlapping(jobs: dict[str, Job]) -> list[str]:
-    """Those whose memory is also another's: they are filled one after the other."""
-    ranges = sorted((*frameworks.memory_range(job.slots[0].value), name) for name, job in jobs.items())
-    found: set[str] = set()
-    reach, furthest = 0, ""
-    for begin, end, name in ranges:
+def _file_tensor(assignment: Assignment) -> FileTensor:
+    """The tensor of a file that a batched assignment reads."""
+    held = assignment.snapshot._values
+    assert isinstance(held, FileTensor)
+    return held
+
+
+def _overlapping(assignments: dict[int, Assignment]) -> list[int]:
+    """The numbers of tensors whose targets share memory: these are filled one after the other."""
+    ranges = sorted(
+        (*frameworks.memory_range(assignment.places[0].value), number) for number, assignment in assignments.items()
+    )
+    found: set[int] = set()
+    reach, furthest = 0, -1
+    for begin, end, number in ranges:
         if begin < min(reach, end):
-            found |= {furthest, name}
+            found |= {furthest, number}
         if end > reach:
-            reach, furthest = end, name
-    return [name for name in jobs if name in found]
+            reach, furthest = end, number
+    return [number for number in assignments if number in found]
 
 
-def _is_adopted(job: Job, zero_copy: bool) -> bool:
-    """Whether the slot gets other memory, instead of being filled."""
-    slot = job.slots[0]
-    if not frameworks.is_tensor(slot.value):
-        can_be_filled = isinstance(slot.value, np.ndarray) and slot.value.flags.writeable
-        return job.adopts or not can_be_filled or (zero_copy and all(map(can_replace, job.slots)))
-    return job.adopts or zero_copy or slot.value.device.type == "meta" or frameworks.is_lazy(slot.value)
+def _is_adopted(assignment: Assignment, zero_copy: bool) -> bool:
+    """Whether the place gets other memory, instead of being filled."""
+    place = assignment.places[0]
+    if not frameworks.is_tensor(place.value):
+        can_be_filled = isinstance(place.value, np.ndarray) and place.value.flags.writeable
+        return assignment.adopts or not can_be_filled or (zero_copy and all(map(can_replace, assignment.places)))
+    return assignment.adopts or zero_copy or place.value.device.type == "meta" or frameworks.is_lazy(place.value)
 
 
-def _value(job: Job, *, own: bool) -> Any:
-    held = job.snapshot._values
-    return held.torch(own=own) if frameworks.is_tensor(job.slots[0].value) else held.numpy(own=own)
+def _value(assignment: Assignment, *, own: bool) -> Any:
+    held = assignment.snapshot._values
+    return held.torch(own=own) if frameworks.is_tensor(assignment.places[0].value) else held.numpy(own=own)
 
 
 def _as_type(value: Any, like: Any) -> Any:
     return value.to(like.dtype) if frameworks.is_tensor(like) else value.astype(like.dtype)
 
 
-def _adopt(slots: list[Slot], value: Any) -> None:
-    """Makes `value` the tensor of all slots, which stay tied."""
-    if not frameworks.is_tensor(slots[0].value):
-        for slot in slots:
-            replace(slot, value)
+def _adopt(places: list[Place], value: Any) -> None:
+    """Makes `value` the tensor of all places, which stay tied."""
+    if not frameworks.is_tensor(places[0].value):
+        for place in places:
+            replace(place, value)
         return
     import torch
 
     made: dict[int, Any] = {}
     with torch.no_grad():
-        for slot in slots:
-            old = slot.value
+        for place in places:
+            old = place.value
             if id(old) in made:
-                replace(slot, made[id(old)])
+                replace(place, made[id(old)])
             elif old.device.type == "meta" or frameworks.is_lazy(old):
                 made[id(old)] = _in_place_of(old, value)
-                replace(slot, made[id(old)])
+                replace(place, made[id(old)])
             else:
                 if old.grad is not None and old.dtype != value.dtype:
                     old.grad = None

@@ -1,9 +1,9 @@
-"""What can be done with any module: taking its tensors, giving it others, saving and loading it."""
+"""Takes the tensors out of any module, and puts others in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from .. import errors
 from .._files.handle import TensorHandle
@@ -18,12 +18,9 @@ from .choice import choose
 from .filter import PathFilter, check_filter
 from .layers import LayerTypes, Types, make_layer_types
 from .match import names_without_variants
-from .slots import Slot
+from .places import Place
 from .snapshot import TensorSnapshot
 from .values import values_of
-
-if TYPE_CHECKING:
-    from .module_store import ModuleStore
 
 
 def collect(
@@ -63,32 +60,32 @@ def collect_with_origins(
 
     refuses_nothing: a filter that matches nothing of the module is an error.
     """
-    slots, chosen = choose(module, filter, adapter, types, refuse_none="saved" if refuses_nothing else None)
-    names = names_without_variants([slot.path for slot in slots]) if skip_enum_variants else {}
+    places, chosen = choose(module, filter, adapter, types, refuse_none="saved" if refuses_nothing else None)
+    names = names_without_variants([place.path for place in places]) if skip_enum_variants else {}
     found = []
-    for slot in chosen:
-        snapshot: TensorSnapshot | None = _snapshot_of(slot)
+    for place in chosen:
+        snapshot: TensorSnapshot | None = _snapshot_of(place)
         assert snapshot is not None
-        snapshot.full_path = names.get(slot.path, slot.path)
+        snapshot.full_path = names.get(place.path, place.path)
         if adapter is not None:
             snapshot = adapter.adapt(snapshot)
         if snapshot is not None:
-            found.append((slot.path, snapshot))
+            found.append((place.path, snapshot))
     return found
 
 
-def _snapshot_of(slot: Slot) -> TensorSnapshot:
-    if isinstance(slot.value, TensorSnapshot):
-        return slot.value.renamed(slot.path)._in_layer(slot.layer)
-    if is_lazy(slot.value):
-        raise errors.make("no_data", "the parameter is not initialized: it has no shape yet", tensor=slot.path)
-    handle_id = slot.value.param_id if isinstance(slot.value, TensorHandle) else None
+def _snapshot_of(place: Place) -> TensorSnapshot:
+    if isinstance(place.value, TensorSnapshot):
+        return place.value.renamed(place.path)._in_layer(place.layer)
+    if is_lazy(place.value):
+        raise errors.make("no_data", "the parameter is not initialized: it has no shape yet", tensor=place.path)
+    handle_id = place.value.param_id if isinstance(place.value, TensorHandle) else None
     return TensorSnapshot(
-        slot.path,
-        values_of(slot.value, slot.path),
-        containers=slot.containers,
-        param_id=param_ids.id_of(slot.owner, slot.key, slot.path) if handle_id is None else handle_id,
-        layer=slot.layer,
+        place.path,
+        values_of(place.value, place.path),
+        containers=place.containers,
+        param_id=param_ids.id_of(place.owner, place.key, place.path) if handle_id is None else handle_id,
+        layer=place.layer,
     )
 
 
@@ -119,7 +116,7 @@ def apply(
     zero_copy: parameters become views of the mapped file where a snapshot is of one.
     """
     check_filter(filter)
-    sources = named(snapshots)
+    by_name = named(snapshots)
     made = None if adapter is None else as_adapter(adapter)
     rules = Rules(
         filter=filter,
@@ -128,7 +125,7 @@ def apply(
         skip_enum_variants=skip_enum_variants,
         dtype_policy=check_policy(dtype_policy),
     )
-    plan = make_plan(module, sources, rules)
+    plan = make_plan(module, by_name, rules)
     with reporting(progress) as report:
         commit(plan, zero_copy=zero_copy, progress=report)
     return plan.result
@@ -146,56 +143,3 @@ def _name_of(snapshot: TensorSnapshot) -> str:
     if not isinstance(snapshot, TensorSnapshot):
         raise TypeError(f"expected snapshots, such as collect() gives, not {type(snapshot).__name__}")
     return snapshot.full_path
-
-
-def save_into(module: Any, store: ModuleStore) -> None:
-    """The same as store.collect_from(module)."""
-    store.collect_from(module)
-
-
-def load_from(module: Any, store: ModuleStore) -> ApplyResult:
-    """The same as store.apply_to(module)."""
-    return store.apply_to(module)
-
-
-class ModuleSnapshot:
-    """Gives a module collect, apply, save_into and load_from as methods: `class Net(ModuleSnapshot, torch.nn.Module)`.
-
-    It comes before torch.nn.Module, which has an `apply` of its own; that one is still there when `apply` is given a
-    function.
-    """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        bases = cls.__mro__
-        if any(base.__name__ == "Module" and "apply" in vars(base) for base in bases[: bases.index(ModuleSnapshot)]):
-            raise TypeError(f"{cls.__name__}: name ModuleSnapshot before torch.nn.Module in the list of base classes")
-
-    def collect(
-        self,
-        filter: PathFilter | None = None,
-        adapter: ModuleAdapter | type[ModuleAdapter] | None = None,
-        skip_enum_variants: bool = False,
-        *,
-        types: Types | None = None,
-    ) -> list[TensorSnapshot]:
-        return collect(self, filter, adapter, skip_enum_variants, types=types)
-
-    def apply(
-        self,
-        snapshots: Iterable[TensorSnapshot] | Mapping[str, TensorSnapshot] | Callable[[Any], Any],
-        filter: PathFilter | None = None,
-        adapter: ModuleAdapter | type[ModuleAdapter] | None = None,
-        skip_enum_variants: bool = False,
-        **options: Any,
-    ) -> Any:
-        """apply() of this package; given a function, the apply() of torch.nn.Module."""
-        if callable(snapshots):
-            return super().apply(snapshots)  # type: ignore[misc]
-        return apply(self, snapshots, filter, adapter, skip_enum_variants, **options)
-
-    def save_into(self, store: ModuleStore) -> None:
-        save_into(self, store)
-
-    def load_from(self, store: ModuleStore) -> ApplyResult:
-        return load_from(self, store)

@@ -1,4 +1,4 @@
-"""Long calls of torch.classes.store that can be watched and ended: TorchScript knows neither callbacks nor signals."""
+"""Long calls of torch.classes.store that report progress and can be cancelled. TorchScript has neither callbacks nor signals."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _POLL_SECONDS = 0.05
 _log = logging.getLogger(__name__)
 
 
-class Job:
-    """A method of `impl`, which has `progress()` and `cancel()` beside it, called on a thread of its own, so that whoever
-    waits hears of Ctrl-C."""
+class BackgroundCall:
+    """Calls a method of `impl` on a thread of its own, so that the thread that waits can react to Ctrl-C. `impl` also has the
+    methods `progress()` and `cancel()`."""
 
     def __init__(self, impl: Any, call: Callable[[], None], progress: Progress | bool | None) -> None:
         self._impl = impl
         self._progress = progress
         self._failure: BaseException | None = None
-        self._ended = threading.Event()  # a Thread whose join() is interrupted may take itself for dead
-        # Not a daemon: a program that ends waits for its checkpoint.
+        self._ended = threading.Event()  # instead of join(): an interrupted join() may mark a running thread as ended
+        # Not a daemon thread, so that a program that exits waits for its checkpoint.
         threading.Thread(target=self._work, args=(call,), name="weightstore-work").start()
 
     def _work(self, call: Callable[[], None]) -> None:
@@ -36,8 +36,8 @@ class Job:
             self._ended.set()
 
     def wait(self) -> None:
-        """What `progress` raises, or an interrupt, ends the call and is raised when it has ended. When it was too late
-        for that, an error would say that nothing was done: it is logged."""
+        """Waits for the call. If `progress` raises, or on Ctrl-C, cancels the call and raises the error when the call has
+        ended. If it was too late to cancel, an error of `progress` is only logged, because the work is done."""
         with reporting(self._progress) as report:
             try:
                 while not self._ended.wait(_POLL_SECONDS):
@@ -46,7 +46,7 @@ class Job:
                 if self._failure is None and report is not None:
                     report(*self._impl.progress())
             except BaseException as error:
-                # Again and again: the call may have begun, and forgotten what it was told before, only now.
+                # Repeated, because a call that begins only now forgets an earlier cancel().
                 while not self._ended.is_set():
                     self._impl.cancel()
                     self._ended.wait(_POLL_SECONDS)

@@ -16,7 +16,7 @@ NO_LAYER = ""
 
 
 @dataclass(slots=True)
-class Slot:
+class Place:
     """One tensor of a module, and where it is held."""
 
     path: str
@@ -35,7 +35,7 @@ def is_torch_module(value: Any) -> bool:
     return torch is not None and hasattr(torch, "nn") and isinstance(value, torch.nn.Module)
 
 
-def slots_of(module: Any) -> list[Slot]:
+def places_of(module: Any) -> list[Place]:
     """All tensors of a module, depth first: parameters, then buffers, then children, in the order of their declaration."""
     if not (is_torch_module(module) or isinstance(module, Mapping)):
         raise TypeError(
@@ -44,7 +44,7 @@ def slots_of(module: Any) -> list[Slot]:
     return list(_walk(module, (), (), None))
 
 
-def _walk(holder: Any, path: tuple[str, ...], above: tuple[str, ...], layer: str | None) -> Iterator[Slot]:
+def _walk(holder: Any, path: tuple[str, ...], above: tuple[str, ...], layer: str | None) -> Iterator[Place]:
     containers = (*above, type(holder).__name__)
     if is_torch_module(holder):
         own = layer_name(type(holder))
@@ -58,15 +58,15 @@ def _walk(holder: Any, path: tuple[str, ...], above: tuple[str, ...], layer: str
             yield from _walk(value, here, containers, layer)
         else:
             known = value._layer if isinstance(value, TensorSnapshot) else layer
-            yield Slot(".".join(here), containers, known, value, holder, key, "item")
+            yield Place(".".join(here), containers, known, value, holder, key, "item")
 
 
-def _walk_module(module: Any, path: tuple[str, ...], containers: tuple[str, ...], layer: str | None) -> Iterator[Slot]:
+def _walk_module(module: Any, path: tuple[str, ...], containers: tuple[str, ...], layer: str | None) -> Iterator[Place]:
     transient = module._non_persistent_buffers_set
     for kind, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):
         for key, value in tensors.items():
             if value is not None and not (kind == "buffer" and key in transient):
-                yield Slot(".".join((*path, key)), containers, layer, value, module, key, kind)
+                yield Place(".".join((*path, key)), containers, layer, value, module, key, kind)
     for key, child in module._modules.items():
         if child is not None:
             yield from _walk(child, (*path, key), containers, layer)
@@ -91,13 +91,13 @@ def _component(key: Any, path: tuple[str, ...]) -> str:
     raise TypeError(f"names of tensors are made of str and int keys; there is {key!r} {where}")
 
 
-def can_replace(slot: Slot) -> bool:
-    return slot.kind != "item" or isinstance(slot.owner, (MutableMapping, list))
+def can_replace(place: Place) -> bool:
+    return place.kind != "item" or isinstance(place.owner, (MutableMapping, list))
 
 
-def why_not_a_target(slot: Slot) -> str | None:
-    """What keeps a slot from being loaded into, if anything does."""
-    value = slot.value
+def reason_not_loadable(place: Place) -> str | None:
+    """What keeps a place from being loaded into, if anything does."""
+    value = place.value
     if is_tensor(value):
         from .._tensors.torch_memory import has_ordinary_memory, why_no_memory, why_not_dense
 
@@ -108,17 +108,17 @@ def why_not_a_target(slot: Slot) -> str | None:
         return None if problem is None else f"cannot be loaded: its tensor {problem}"
     if not isinstance(value, (np.ndarray, np.generic)):
         return f"cannot be loaded into a {type(value).__name__}"
-    if not can_replace(slot) and not (isinstance(value, np.ndarray) and value.flags.writeable):
-        return f"the array is read-only, and a {type(slot.owner).__name__} cannot hold another"
+    if not can_replace(place) and not (isinstance(value, np.ndarray) and value.flags.writeable):
+        return f"the array is read-only, and a {type(place.owner).__name__} cannot hold another"
     return None
 
 
-def replace(slot: Slot, value: Any) -> None:
-    """Puts another tensor where the slot's is."""
-    if slot.kind == "parameter":
-        slot.owner._parameters[slot.key] = value
-    elif slot.kind == "buffer":
-        slot.owner._buffers[slot.key] = value
+def replace(place: Place, value: Any) -> None:
+    """Puts another tensor where the place's is."""
+    if place.kind == "parameter":
+        place.owner._parameters[place.key] = value
+    elif place.kind == "buffer":
+        place.owner._buffers[place.key] = value
     else:
-        slot.owner[slot.key] = value
-    slot.value = value
+        place.owner[place.key] = value
+    place.value = value
