@@ -6,16 +6,42 @@ import pytest
 
 KILLS = 25
 
-# Forks a writer again and again and kills it. Every version of the file is recognisable by each of its elements.
+# Forks a process that saves one version after another, and kills it.
+KILLED_WRITER = """
+import os, random, signal, time
+
+rng = random.Random(7)
+
+def die_while_saving(first):
+    ready, started = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(started, b"x")
+            version = first
+            while True:
+                version += 1
+                save(version)
+        finally:
+            os._exit(1)
+    os.close(started)
+    os.read(ready, 1)
+    os.close(ready)
+    time.sleep(rng.random() * 0.03)
+    os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+"""
+
+# Kills a writer again and again. Every version of the file is recognisable by each of its elements.
 # Arguments: path, durable, kills.
 SCRIPT = """
-import os, random, select, signal, sys, time
+import os, sys
 import numpy as np
 import weightstore, weightstore.numpy as wn
 
 path, durable, kills = sys.argv[1], sys.argv[2] == "True", int(sys.argv[3])
 folder, name = os.path.split(path)
-rng = random.Random(7)
 
 def save(version):
     tensors = {
@@ -39,24 +65,7 @@ save(0)
 first = 0
 leftovers = 0
 for kill in range(kills):
-    ready, started = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(started, b"x")
-            version = first
-            while True:
-                version += 1
-                save(version)
-        finally:
-            os._exit(1)
-    os.close(started)
-    os.read(ready, 1)
-    os.close(ready)
-    time.sleep(rng.random() * 0.03)
-    os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+    die_while_saving(first)
     found = version_of_whole_file()
     assert found >= first, (found, first)
     leftovers += len(os.listdir(folder)) - 1
@@ -71,7 +80,7 @@ print(leftovers)
 @pytest.mark.parametrize("durable", [True, False], ids=["durable", "quick"])
 @pytest.mark.parametrize("name", ["model.safetensors", "model.bpk"])
 def test_kills_leave_whole_files(run_child, tmp_path, name, durable):
-    run_child(SCRIPT, tmp_path / name, durable, KILLS)
+    run_child(KILLED_WRITER + SCRIPT, tmp_path / name, durable, KILLS)
 
 
 # Stops in the middle of a save for certain: the second tensor never comes. Arguments: path.
@@ -109,14 +118,13 @@ def test_the_temporary_of_a_dead_writer_is_removed_by_the_next_save(run_child, t
 
 # The same for a set of shards, of 1 to 4 of them: other files in the folder stay. Arguments: folder, durable, kills.
 SET_SCRIPT = """
-import json, os, random, signal, sys, time
+import json, os, sys
 import numpy as np
 import weightstore, weightstore.numpy as wn
 
 folder, durable, kills = sys.argv[1], sys.argv[2] == "True", int(sys.argv[3])
 index = os.path.join(folder, "model.safetensors.index.json")
 foreign = ["config.json", "model-00001-of-00009.safetensors", "model-1a2b3c4d-00001-of-00002.safetensors"]
-rng = random.Random(7)
 for name in foreign:
     with open(os.path.join(folder, name), "w") as file:
         file.write("theirs")
@@ -138,24 +146,7 @@ def version_of_whole_set():
 save(0)
 first = 0
 for kill in range(kills):
-    ready, started = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(started, b"x")
-            version = first
-            while True:
-                version += 1
-                save(version)
-        finally:
-            os._exit(1)
-    os.close(started)
-    os.read(ready, 1)
-    os.close(ready)
-    time.sleep(rng.random() * 0.03)
-    os.kill(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+    die_while_saving(first)
     found = version_of_whole_set()
     assert found >= first, (found, first)
     first = found + 1
@@ -168,4 +159,4 @@ for kill in range(kills):
 
 @pytest.mark.parametrize("durable", [True, False], ids=["durable", "quick"])
 def test_kills_leave_whole_sets(run_child, tmp_path, durable):
-    run_child(SET_SCRIPT, tmp_path, durable, KILLS)
+    run_child(KILLED_WRITER + SET_SCRIPT, tmp_path, durable, KILLS)

@@ -10,9 +10,12 @@ import zipfile
 import pytest
 
 import weightstore
+from support.zip_archives import entries, patched
 from weightstore import PytorchError
 
 torch = pytest.importorskip("torch")
+
+__all__ = ["archive", "entries", "patched", "pickle_of_tensor", "refused", "save"]
 
 
 def save(value, zipped: bool = True) -> bytes:
@@ -61,19 +64,3 @@ def pickle_of_tensor(key=b"0", numel=4, offset=0, size=(4,), stride=(1,)) -> byt
         + b"".join(map(number, stride))
         + b"t\x89ccollections\nOrderedDict\n)RtR"
     )
-
-
-def entries(data: bytes) -> list[int]:
-    """Where the directory's entries are."""
-    found, at = [], data.index(b"PK\1\2")
-    while at >= 0:
-        found.append(at)
-        at = data.find(b"PK\1\2", at + 1)
-    return found
-
-
-def patched(data: bytes, *changes: tuple[int, bytes]) -> bytes:
-    result = bytearray(data)
-    for at, content in changes:
-        result[at : at + len(content)] = content
-    return bytes(result)

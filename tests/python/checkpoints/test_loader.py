@@ -27,10 +27,10 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def test_a_table_and_a_tensor_of_one_name(checkpoint: Path, tmp_path: Path) -> None:
     table, tensor = filled_table([]), torch.zeros(2, 3)
-    with pytest.raises(weightstore.InvalidArgument, match="'user': a table and a tensor are both called so"):
+    with pytest.raises(weightstore.InvalidArgument, match="'user': a table and a tensor both have this name"):
         weightstore.Loader(checkpoint, {"user": table}, {"user": tensor})
     for layout in ("plain", "recis"):
-        with pytest.raises(weightstore.InvalidArgument, match="'user': a table and a tensor are both called so"):
+        with pytest.raises(weightstore.InvalidArgument, match="'user': a table and a tensor both have this name"):
             weightstore.Saver(
                 path=tmp_path / "n", hashtables={"user": table}, tensors={"user": tensor}, layout=layout
             ).save()
@@ -78,7 +78,7 @@ def test_a_failed_load_is_no_secret_to_autograd(checkpoint: Path) -> None:
     out = torch.zeros(2, 3)
     version = out._version
     with pytest.raises(weightstore.FormatError, match="'w'"):
-        weightstore.Loader(checkpoint, {"user": filled_table([])}, {"w": out}, verify=True).load()
+        weightstore.Loader(checkpoint, {"user": filled_table([])}, {"w": out}, verify="full").load()
     assert out[1, 2] == 7
     assert out._version > version
 
@@ -107,11 +107,11 @@ def test_a_column_as_a_tensor(tmp_path: Path) -> None:
 
 def test_verify_needs_checksums(checkpoint: Path, tmp_path: Path) -> None:
     out = torch.zeros(2, 3)
-    weightstore.Loader(checkpoint, {"user": filled_table([])}, {"w": out}, verify=True).load()
+    weightstore.Loader(checkpoint, {"user": filled_table([])}, {"w": out}, verify="full").load()
     weightstore.Saver(path=tmp_path / "r", tensors={"w": out}, layout="recis").save()
     with pytest.raises(weightstore.CheckpointError, match=r"\.safetensors: tensor 'w\^ ': the file has no checksum"):
-        weightstore.Loader(tmp_path / "r", tensors={"w": out}, verify=True).load()
+        weightstore.Loader(tmp_path / "r", tensors={"w": out}, verify="full").load()
     # The archive that torch writes has checksums of its own.
     torch.save({"w": torch.ones(2, 3)}, tmp_path / "w.pt")
-    weightstore.Loader(tmp_path / "w.pt", tensors={"w": out}, verify=True).load()
+    weightstore.Loader(tmp_path / "w.pt", tensors={"w": out}, verify="full").load()
     assert torch.equal(out, torch.ones(2, 3))

@@ -66,18 +66,6 @@ def test_a_filter_may_be_a_generator(tmp_path):
     assert weightstore.CheckpointReader(tmp_path).tensor_names() == ["w"]
 
 
-def test_save_async_takes_what_save_takes(tmp_path):
-    with torch.device("meta"):
-        weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(2, device="cpu")}).save_async().result(60)
-    assert torch.equal(weightstore.CheckpointReader(tmp_path).read_tensor("w"), torch.ones(2))
-    for strange in (torch.eye(3).to_sparse(), torch.ones(2, device="meta")):
-        saver = weightstore.Saver(path=tmp_path, tensors={"strange": strange})
-        with pytest.raises(Exception, match="strange") as expected:
-            saver.save()
-        with pytest.raises(type(expected.value), match=re.escape(str(expected.value))):
-            saver.save_async()
-
-
 def test_a_timeout_is_a_number_of_seconds(tmp_path):
     for timeout in (float("nan"), -1):
         with pytest.raises(ValueError, match="timeout is"):
@@ -242,60 +230,6 @@ def test_filters(tmp_path):
     assert user.size() == 2
 
 
-def test_save_async_captures_what_was_there(tmp_path):
-    user, w = filled(torch.arange(100)), torch.zeros(1000)
-    saver = weightstore.Saver(path=tmp_path, hashtables={"user": user}, tensors={"w": w})
-    for step in range(3):
-        w.fill_(step)
-        future = saver.save_async()
-        w.fill_(-1)
-        user.insert(torch.arange(100), torch.full((100, 4), -1.0))
-        future.result(60)
-        reader = weightstore.CheckpointReader(tmp_path)
-        assert reader.read_tensor("w").eq(step).all()
-        assert not reader.read_tensor("user@embedding").eq(-1).any()
-        user.insert(torch.arange(100), torch.full((100, 4), float(step)))
-
-
-def test_a_save_that_follows_save_async_is_the_one_that_is_refused(tmp_path):
-    gate = threading.Event()
-    saver = weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(10)})
-
-    class Slow:
-        def __init__(self, impl):
-            self._impl = impl
-
-        def __getattr__(self, name):
-            return getattr(self._impl, name)
-
-        def save(self, blocks):
-            gate.wait(60)  # the thread of save_async() has not come far
-            self._impl.save(blocks)
-
-    saver._impl = Slow(saver._impl)
-    first = saver.save_async()
-    for later in (weightstore.Saver(path=tmp_path, tensors={"w": torch.zeros(10)}) for _ in range(2)):
-        with pytest.raises(weightstore.ConflictError, match="another save into this directory is running"):
-            later.save()
-        with pytest.raises(weightstore.ConflictError, match="another save into this directory is running"):
-            later.save_async()
-    gate.set()
-    first.result(60)
-    assert weightstore.CheckpointReader(tmp_path).read_tensor("w").eq(1).all()
-
-
-def test_a_save_async_that_cannot_begin_lets_go_of_the_directory(tmp_path, monkeypatch):
-    def no_thread(*_):
-        raise RuntimeError("can't start new thread")
-
-    saver = weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(3)})
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", no_thread)
-        with pytest.raises(RuntimeError, match="can't start"):
-            saver.save_async()
-    weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(3)}).save()
-
-
 def test_progress_and_cancel(tmp_path):
     seen = []
     dense = {"w": torch.zeros(1 << 20)}
@@ -357,9 +291,9 @@ def test_the_arguments_and_their_order():
     assert filter_func([1, 2]) == [1, 2]
     options = {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
     assert options.keys() == {
-        "layout", "durable", "checksum", "max_block_bytes", "overwrite", "attempt", "run", "timeout", "progress",
+        "layout", "durable", "checksums", "max_block_bytes", "overwrite", "attempt", "run", "timeout", "progress",
     }  # fmt: skip
-    assert (options["layout"], options["durable"], options["checksum"], options["overwrite"]) == (
+    assert (options["layout"], options["durable"], options["checksums"], options["overwrite"]) == (
         "plain", True, True, False,
     )  # fmt: skip
 
@@ -401,7 +335,7 @@ def test_hugging_face_reads_the_plain_layout(tmp_path):
 
 def test_the_example_in_the_document(tmp_path, monkeypatch):
     page = Path(__file__).parents[3] / "docs" / "saver.md"
-    saving, loading, by_turns, converting = re.findall(
+    saving, loading, by_turns, converting, looking = re.findall(
         r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
     )
     monkeypatch.chdir(tmp_path)
@@ -433,6 +367,8 @@ def test_the_example_in_the_document(tmp_path, monkeypatch):
     exec(compile(converting, page.name, "exec"), names)
     assert torch.equal(names["dense"]["w"], saved)
     assert names["table"].ids().tolist() == [40005]
+    exec(compile(looking, page.name, "exec"), names)
+    assert dict(zip(names["ids"].tolist(), names["rows"][:, 0].tolist(), strict=True)) == {5: 1.0, 40005: 2.0}
 
 
 @pytest.mark.parametrize("spelling", ["real/", "link", "./link/."])
@@ -447,3 +383,10 @@ def test_a_failed_save_is_remembered_under_every_spelling_of_the_directory(tmp_p
         weightstore.Saver(1, 2, 1, "real", timeout=20).save()
     with pytest.raises(weightstore.StoreError, match="shard 1"):
         leader.result()
+
+
+def test_a_recis_index_cannot_have_other_files_removed(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "index").write_text(json.dumps({"block_index": {}, "file_index": {"notes.txt": 0}}))
+    weightstore.Saver(path=tmp_path, tensors={"w": torch.zeros(2)}, layout="recis", overwrite=True).save()
+    assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -12,7 +12,7 @@ import pytest
 
 import weightstore
 from support.torch_classes import torch
-from weightstore._checkpoints.job import Job
+from weightstore._checkpoints.background_call import BackgroundCall
 
 
 class Enough(Exception):
@@ -79,7 +79,7 @@ except KeyboardInterrupt:
 
 
 class Impl:
-    """What `Job` takes for a saver or loader that works until it is cancelled."""
+    """Stands for a saver or loader that works until it is cancelled."""
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
@@ -98,10 +98,10 @@ class Impl:
 def test_whoever_watches_ends_a_call() -> None:
     impl = Impl()
     with pytest.raises(RuntimeError, match="was cancelled"):
-        Job(impl, impl.work, answer_false).wait()
+        BackgroundCall(impl, impl.work, answer_false).wait()
     impl = Impl()
     with pytest.raises(Enough):
-        Job(impl, impl.work, answer_with_an_error).wait()
+        BackgroundCall(impl, impl.work, answer_with_an_error).wait()
 
 
 def test_an_error_after_the_end_is_too_late(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -121,7 +121,7 @@ def test_an_error_that_comes_while_the_work_ends_is_too_late(caplog: pytest.LogC
             assert self._cancelled.wait(60)  # and is done all the same
 
     impl = Finishing()
-    Job(impl, impl.work, answer_with_an_error).wait()
+    BackgroundCall(impl, impl.work, answer_with_an_error).wait()
     assert "progress raised" in caplog.text
 
 

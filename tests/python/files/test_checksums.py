@@ -39,7 +39,7 @@ def test_the_known_value():
 def test_one_metadata_entry(path):
     metadata = weightstore.open(path).metadata
     assert metadata.pop("k") == "v"
-    entry = json.loads(metadata.pop(_core.CHECKSUM_KEY))
+    entry = json.loads(metadata.pop("weightstore.crc32c"))
     # Hugging Face's loaders need a format where there are metadata; Burn does not.
     assert metadata == ({"format": "pt"} if path.suffix == ".safetensors" else {})
     assert entry == {name: f"{_core.crc32c(array.tobytes()):08x}" for name, array in TENSORS.items()}
@@ -112,7 +112,7 @@ def test_shards(tmp_path):
 def without_checksum_of(path, name) -> None:
     """Takes one tensor out of the entry, as a tool does that renames a tensor and keeps the metadata."""
     data = path.read_bytes()
-    entry = json.loads(weightstore.open(path).metadata[_core.CHECKSUM_KEY])
+    entry = json.loads(weightstore.open(path).metadata["weightstore.crc32c"])
     # Of the same length, so that every offset stays.
     item = f'"{name}":"{entry[name]}"'.replace('"', '\\"').encode()
     other = f'"{"?" * len(name)}":"{entry[name]}"'.replace('"', '\\"').encode()

@@ -54,7 +54,7 @@ def test_there_and_back_without_a_format_beside_checksums(tmp_path, write_raw):
     """As releases before wrote them."""
     first, second, third = tmp_path / "1.safetensors", tmp_path / "2.bpk", tmp_path / "3.safetensors"
     entry = json.dumps({"a": f"{_core.crc32c(b'1'):08x}"}, separators=(",", ":"))
-    write_raw({"a": ("U8", (1,), b"1")}, metadata={_core.CHECKSUM_KEY: entry}, path=first)
+    write_raw({"a": ("U8", (1,), b"1")}, metadata={"weightstore.crc32c": entry}, path=first)
     weightstore.convert(first, second)
     weightstore.convert(second, third)
     assert third.read_bytes() == first.read_bytes()
@@ -86,7 +86,7 @@ def test_metadata_of_burnpack_become_what_hugging_face_reads(tmp_path, burnpack,
 def test_checksums_of_burnpack_bring_a_format(tmp_path):
     source, target = tmp_path / "1.bpk", tmp_path / "2.safetensors"
     weightstore.numpy.save_file(TENSORS, source, checksums=True)
-    assert set(weightstore.open(source).metadata) == {_core.CHECKSUM_KEY}
+    assert set(weightstore.open(source).metadata) == {"weightstore.crc32c"}
     weightstore.convert(source, target)
     assert weightstore.open(target).metadata["format"] == "pt"
     assert weightstore.open(target, verify="full").verify() == 4

@@ -69,7 +69,7 @@ def check_loads(path, *, shard_num=1):
         tables, expected = make_tables(shard, shard_num), make_tables(shard, shard_num)
         fill(expected)
         loaded = {name: torch.zeros_like(value) for name, value in dense().items()}
-        weightstore.Loader(path, tables, loaded, verify=True).load()
+        weightstore.Loader(path, tables, loaded, verify="full").load()
         for name, value in dense().items():
             assert torch.equal(loaded[name], value), name
         ours, theirs = contents(tables), contents(expected)
@@ -187,7 +187,7 @@ def test_what_has_no_checksums_is_not_verified_silently(tmp_path, target):
     saved = tmp_path / "saved"
     tables = make_tables()
     fill(tables)
-    weightstore.Saver(path=saved, hashtables=tables, tensors=dense(), checksum=False).save()
+    weightstore.Saver(path=saved, hashtables=tables, tensors=dense(), checksums=False).save()
     weightstore.convert(saved / INDEX, tmp_path / target)
     for path in (saved, tmp_path / target):
         with pytest.raises(errors.FormatError, match="have no checksum"):

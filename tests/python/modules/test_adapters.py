@@ -1,4 +1,4 @@
-"""Adapters: between PyTorch's names and layouts and Burn's, and between precisions."""
+"""Adapters: between PyTorch's names and shapes and Burn's, and between precisions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def make_model():
     )
 
 
-def test_a_model_saved_for_burn_has_its_names_and_layouts():
+def test_a_model_saved_for_burn_has_its_names_and_shapes():
     model = make_model()
     store = BurnpackStore.from_bytes(None).with_to_adapter(PyTorchToBurnAdapter)
     store.collect_from(model)
@@ -114,7 +114,7 @@ def test_without_the_adapter_the_count_of_batches_is_missing():
     assert caught.value.result.missing == ["bias", "num_batches_tracked", "weight"]
 
 
-def test_a_torch_file_into_a_module_of_burns_layout():
+def test_a_torch_file_into_a_module_of_burns_shapes():
     class LayerNorm(nn.Module):
         def __init__(self):
             super().__init__()
@@ -214,7 +214,7 @@ def test_float_cast():
     assert adapter.adapt(snapshot("i", np.zeros(2, "i4"))).dtype == "I32"
     assert adapter.adapt(snapshot("b", np.zeros(2, "?"))).dtype == "BOOL"
     assert FloatCastAdapter.to(torch.bfloat16).dtype == "BF16"
-    with pytest.raises(errors.InvalidArgument, match="I32 is not one of"):
+    with pytest.raises(errors.InvalidArgument, match="cannot cast to I32"):
         FloatCastAdapter("I32")
     with pytest.raises(TypeError, match="not an element type"):
         FloatCastAdapter("float33")
@@ -235,7 +235,6 @@ def test_float_cast():
         ("float64", "F64"),
         ("fp64", "F64"),
         ("f64", "F64"),
-        ("f4", "F32"),  # numpy's: four bytes
         ("F32", "F32"),
         (np.float16, "F16"),
         (torch.float64, "F64"),

@@ -63,7 +63,7 @@ def test_a_damaged_file_is_found_while_reading(tmp_path):
     target = {"a": np.zeros(300), "b": np.zeros(300)}
     BurnpackStore.from_file(path).apply_to({"a": np.zeros(300), "b": np.zeros(300)})
     with pytest.raises(errors.FormatError, match="b") as caught:
-        BurnpackStore.from_file(path).checksums(True).apply_to(target)
+        BurnpackStore.from_file(path).verify("lazy").apply_to(target)
     assert isinstance(caught.value, errors.BurnpackError)
     assert set(caught.value.replaced) == {"a", "b"}
 

@@ -242,7 +242,7 @@ def test_data_made_by_hand():
         TensorData((2, 2), "F32", b"123")
 
 
-def test_layouts_and_byte_orders():
+def test_strides_and_byte_orders():
     arrays = {
         "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         "big": np.arange(3, dtype=">f4"),

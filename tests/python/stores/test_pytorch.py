@@ -193,14 +193,14 @@ def test_checksums_of_an_archive(tmp_path):
     path = tmp_path / "model.pt"
     torch.save({"t": torch.arange(1000)}, path)
     assert (
-        PytorchStore.from_file(path).checksums(True).apply_to({"t": torch.zeros(1000, dtype=torch.int64)}).is_success()
+        PytorchStore.from_file(path).verify("lazy").apply_to({"t": torch.zeros(1000, dtype=torch.int64)}).is_success()
     )
     data = bytearray(path.read_bytes())
     data[data.index((999).to_bytes(8, "little"))] ^= 1
     path.write_bytes(data)
     assert PytorchStore.from_file(path).get_snapshot("t").torch()[999] != 999
     with pytest.raises(errors.PytorchError):
-        PytorchStore.from_file(path).checksums(True).apply_to({"t": torch.zeros(1000, dtype=torch.int64)})
+        PytorchStore.from_file(path).verify("lazy").apply_to({"t": torch.zeros(1000, dtype=torch.int64)})
 
 
 def test_from_torch_to_safetensors_without_a_model(tmp_path):

@@ -15,6 +15,14 @@ WORDS = {"F16": np.uint16, "BF16": np.uint16, "F32": np.uint32, "F64": np.uint64
 ITEMS = {"U8": np.uint8, "U16": np.uint16, "F32": np.uint32, "I64": np.uint64}
 
 
+def cast(data: object, from_dtype: str, to_dtype: str) -> _core.Memory:
+    return _core.Producer.buffer(data).cast(from_dtype, to_dtype).read()
+
+
+def transpose(data: object, dtype: str, rows: int, columns: int) -> _core.Memory:
+    return _core.Producer.buffer(data).transpose(dtype, rows, columns).read()
+
+
 def patterns(dtype: str) -> np.ndarray:
     """Bits at which something happens: all of 16, and of more the borders, ties and neighbours of ties of smaller types."""
     if WORDS[dtype] is np.uint16:
@@ -46,7 +54,7 @@ def test_casts_are_torchs(from_dtype: str, to_dtype: str) -> None:
     nan = converted.isnan().numpy()
     expected = converted.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[converted.element_size()]).numpy()
 
-    memory = _core.cast(words, from_dtype, to_dtype)
+    memory = cast(words, from_dtype, to_dtype)
     assert not memory.readonly
     found = np.frombuffer(memory, WORDS[to_dtype])
     np.testing.assert_array_equal(found[~nan], expected.view(WORDS[to_dtype])[~nan])
@@ -63,7 +71,7 @@ def test_casts_of_any_floats_are_numpys(values: list[float]) -> None:
     floats = np.array(values, np.float32)
     with np.errstate(over="ignore", under="ignore"):
         expected = floats.astype(np.float16)
-    found = np.frombuffer(_core.cast(floats, "F32", "F16"), np.float16)
+    found = np.frombuffer(cast(floats, "F32", "F16"), np.float16)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
@@ -72,54 +80,54 @@ def test_casts_of_any_floats_are_numpys(values: list[float]) -> None:
 @given(st.sampled_from(sorted(ITEMS)), st.integers(0, 300), st.integers(0, 300), st.integers(0, 99))
 def test_transposes_are_numpys(dtype: str, rows: int, columns: int, seed: int) -> None:
     matrix = np.random.default_rng(seed).integers(0, np.iinfo(ITEMS[dtype]).max, (rows, columns), ITEMS[dtype])
-    found = np.frombuffer(_core.transpose(matrix, dtype, rows, columns), ITEMS[dtype])
+    found = np.frombuffer(transpose(matrix, dtype, rows, columns), ITEMS[dtype])
     np.testing.assert_array_equal(found.reshape(columns, rows), matrix.T)
 
 
 def test_a_matrix_for_many_threads() -> None:
     matrix = np.arange(3001 * 2003, dtype=np.float32).reshape(3001, 2003)
-    memory = _core.transpose(matrix, "F32", 3001, 2003)
+    memory = transpose(matrix, "F32", 3001, 2003)
     np.testing.assert_array_equal(np.frombuffer(memory, np.float32).reshape(2003, 3001), matrix.T)
 
 
 def test_results_are_new_writable_memory() -> None:
     numbers = np.ones(10, np.float32)
-    same = _core.cast(numbers, "F32", "F32")
+    same = cast(numbers, "F32", "F32")
     view = np.frombuffer(same, np.float32)
     view[:] = 2
     assert numbers.max() == 1
-    assert len(_core.cast(b"", "F64", "F16")) == 0
-    assert len(_core.transpose(b"", "F32", 0, 7)) == 0
+    assert len(cast(b"", "F64", "F16")) == 0
+    assert len(transpose(b"", "F32", 0, 7)) == 0
 
 
 def test_any_contiguous_buffer_will_do() -> None:
     expected = np.array([1.5, -2], np.float16).tobytes()
     raw = np.array([1.5, -2], np.float32).tobytes()
     for data in (raw, bytearray(raw), memoryview(raw), np.frombuffer(raw, np.float32).reshape(2, 1)):
-        assert bytes(_core.cast(data, "F32", "F16")) == expected
+        assert bytes(cast(data, "F32", "F16")) == expected
     with pytest.raises((BufferError, ValueError)):
-        _core.cast(np.ones((4, 4), np.float32)[:, ::2], "F32", "F16")
+        cast(np.ones((4, 4), np.float32)[:, ::2], "F32", "F16")
 
 
 def test_refusals_say_what_is_wrong() -> None:
     with pytest.raises(StoreError, match="cannot convert I64 to F16"):
-        _core.cast(bytes(8), "I64", "F16")
+        cast(bytes(8), "I64", "F16")
     with pytest.raises(StoreError, match="7 bytes do not make a whole number of F32"):
-        _core.cast(bytes(7), "F32", "F16")
+        cast(bytes(7), "F32", "F16")
     with pytest.raises(StoreError, match="there is no element type 'float32'"):
-        _core.cast(bytes(8), "float32", "F16")
+        cast(bytes(8), "float32", "F16")
     with pytest.raises(StoreError, match="2 x 3 elements of 4 bytes are not 20 bytes"):
-        _core.transpose(bytes(20), "F32", 2, 3)
+        transpose(bytes(20), "F32", 2, 3)
     with pytest.raises(StoreError, match="F4 are not whole bytes"):
-        _core.transpose(bytes(6), "F4", 3, 4)
+        transpose(bytes(6), "F4", 3, 4)
     with pytest.raises(TypeError):
-        _core.transpose(bytes(6), "U8", -2, -3)
+        transpose(bytes(6), "U8", -2, -3)
 
 
 def test_the_list_of_types_is_the_cores() -> None:
     for dtype in _core.DTYPES:
         if dtype in dtypes.CORE_FLOATS:
-            assert len(_core.cast(b"", dtype, "F32")) == 0
+            assert len(cast(b"", dtype, "F32")) == 0
         else:
             with pytest.raises(StoreError):
-                _core.cast(b"", dtype, "F32")
+                cast(b"", dtype, "F32")

@@ -56,8 +56,8 @@ def test_chains_are_written_block_by_block(tmp_path, format) -> None:
 
 def test_a_file_is_cast_on_its_way_to_another(tmp_path) -> None:
     weightstore.numpy.save_file({"t": MATRIX}, tmp_path / "a.safetensors")
-    for map in (True, False):
-        reader = Reader.open(tmp_path / "a.safetensors", map=map)
+    for backend in ("mmap", "pread"):
+        reader = Reader.open(tmp_path / "a.safetensors", backend=backend)
         writer = Writer()
         writer.add("t", "F16", [ROWS, COLUMNS], Producer.tensor(reader, 0).cast("F32", "F16"))
         del reader
