@@ -22,12 +22,14 @@ if __package__ in (None, ""):  # run as a file
 
 from benchmarks.python import limits, model, runner
 from benchmarks.python.contestants import CONTESTANTS
-from benchmarks.python.saver_sample import WORK
+from benchmarks.python.pager_sample import WORK as PAGER_WORK
+from benchmarks.python.saver_sample import WORK as SAVER_WORK
 from benchmarks.python.task import Operation, Task
 from benchmarks.python.tasks import TASKS
 
-SAVER_TASKS = tuple(WORK)
-DEFAULT_TASKS = ("save", "save-durable", "load", "load-into", "zero-copy", "list", "module", *SAVER_TASKS)
+SAVER_TASKS = tuple(SAVER_WORK)
+PAGER_TASKS = tuple(PAGER_WORK)
+DEFAULT_TASKS = ("save", "save-durable", "load", "load-into", "zero-copy", "list", "module", *SAVER_TASKS, *PAGER_TASKS)
 
 #: The command of one sample, without the interpreter.
 Command = list[str]
@@ -85,13 +87,20 @@ def saver_commands(task: str, directory: Path, rows: int) -> list[tuple[str, Com
     return [(f"saver {task}", command)]
 
 
+def pager_commands(task: str, directory: Path, gigabytes: float) -> list[tuple[str, Command]]:
+    path = directory / "paged.bin"
+    if not path.exists():
+        path.write_bytes(os.urandom(1 << 20) * int(gigabytes * 1e9 / (1 << 20)))
+    return [(task, ["benchmarks.python.pager_sample", task, str(path)])]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("other", help="the interpreter of an environment with the other version")
     parser.add_argument("--rounds", type=int, default=8, help="an even number (8)")
     parser.add_argument("--gb", type=float, default=1, help="size of the model (1)")
     parser.add_argument("--mrows", type=float, default=4, help="million rows of a table (4)")
-    parser.add_argument("--tasks", nargs="+", choices=[*(task.name for task in TASKS), *SAVER_TASKS])
+    parser.add_argument("--tasks", nargs="+", choices=[*(task.name for task in TASKS), *SAVER_TASKS, *PAGER_TASKS])
     parser.add_argument("--patience", type=float, default=2, help="seconds to wait for a quiet machine (2)")
     parser.add_argument("--dir", type=Path, help="where to put files")
     arguments = parser.parse_args()
@@ -105,6 +114,8 @@ def main() -> int:
         for task in chosen:
             if task in SAVER_TASKS:
                 commands = saver_commands(task, directory, int(arguments.mrows * 1e6))
+            elif task in PAGER_TASKS:
+                commands = pager_commands(task, directory, arguments.gb)
             else:
                 commands = file_commands(by_name[task], directory, arguments.gb, library)
             for label, command in commands:

@@ -45,12 +45,12 @@ class Ours(Saves, Loads, LoadsInto, Lists, ReadsOne, Transforms):
     def transpose(self, matrix: np.ndarray) -> np.ndarray:
         from weightstore import _core
 
-        return np.frombuffer(_core.transpose(matrix, "F32", *matrix.shape), np.uint8)
+        return np.frombuffer(_core.Producer.buffer(matrix).transpose("F32", *matrix.shape).read(), np.uint8)
 
     def cast(self, matrix: np.ndarray, dtype: str) -> np.ndarray:
         from weightstore import _core
 
-        return np.frombuffer(_core.cast(matrix, "F32", dtype), np.uint8)
+        return np.frombuffer(_core.Producer.buffer(matrix).cast("F32", dtype).read(), np.uint8)
 
     def list_names(self, path: Path) -> list[str]:
         import weightstore

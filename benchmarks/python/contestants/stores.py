@@ -18,7 +18,7 @@ _SUFFIXES = {"SafetensorsStore": ".safetensors", "BurnpackStore": ".bpk", "Pytor
 
 class Store(Saves):
     kind = Kind.OURS
-    modules = ("weightstore", "weightstore.torch")
+    modules = ("weightstore", "weightstore.torch", "weightstore.stores")
 
     def __init__(self, name: str, store: str, *, zero_copy: bool = False) -> None:
         self.name = name
