@@ -15,16 +15,17 @@ enum class Format : std::uint8_t {
   kSafetensorsIndex,  // model.safetensors.index.json: a set of SafeTensors shards
   kBurnpack,
   kPytorch,  // torch.save(): read only
+  kNumpy,    // numpy.save() and numpy.savez(): read only
 };
 
-inline constexpr int kFormatCount = static_cast<int>(Format::kPytorch) + 1;  // with kUnknown
+inline constexpr int kFormatCount = static_cast<int>(Format::kNumpy) + 1;  // with kUnknown
 
-// "safetensors", "safetensors index", "burnpack", "pytorch" or "unknown".
+// "safetensors", "safetensors index", "burnpack", "pytorch", "numpy" or "unknown".
 std::string_view to_string(Format format);
 
 // Decides by content and structure, never by the first four bytes alone. Reads a few hundred bytes of `source`, and of
-// a ZIP archive the names in its directory: torch.save() writes one with a `data.pkl` in a folder.
-// Every tar archive counts as a file of torch.save(). Throws Error(kUnsupported), naming what the
+// a ZIP archive the names in its directory: torch.save() writes one with a `data.pkl` in a folder, numpy.savez() one
+// with `.npy` records. Every tar archive counts as a file of torch.save(). Throws Error(kUnsupported), naming what the
 // content looks like (a Git LFS pointer, an HTML page, a pickle, ...), when it is none of the formats above.
 Format detect_format(const ByteSource& source);
 

@@ -31,7 +31,7 @@ std::string describe_zip(const ByteSource& source) {
   }
   if (records == 0) return "an empty ZIP archive";
   return "a ZIP archive of " + std::to_string(records) + (records == 1 ? " record, " : " records, the first of them ") +
-         example + ", and not of torch.save(): it has no data.pkl";
+         example + ", of neither torch.save() (it has no data.pkl) nor numpy.savez() (it has no .npy)";
 }
 
 }  // namespace

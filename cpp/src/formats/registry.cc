@@ -19,12 +19,15 @@ const FormatSpec& index_format();
 namespace pytorch {
 const FormatSpec& format();
 }
+namespace numpy {
+const FormatSpec& format();
+}
 
 // SafeTensors comes before the formats that are known by a signature alone, because the length at the beginning of a
 // SafeTensors file may look like any signature. Burnpack's signature is no length that SafeTensors allows.
 std::span<const FormatSpec* const> all_formats() {
   static const std::array kFormats = {
-      &burnpack::format(), &safetensors::format(), &safetensors::index_format(), &pytorch::format(),
+      &burnpack::format(), &safetensors::format(), &safetensors::index_format(), &pytorch::format(), &numpy::format(),
   };
   return kFormats;
 }

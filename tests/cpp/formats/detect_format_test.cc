@@ -90,6 +90,14 @@ TEST(a_zip_archive_is_torchs_when_it_has_its_pickle) {
   CHECK(says(stranger(archive({{"\x1b[2J", "x"}})), "\\x1b[2J"));
 }
 
+TEST(files_of_numpy) {
+  CHECK(detected("\x93NUMPY\1\0v\0"s) == Format::kNumpy);
+  CHECK(detected(zip_files::archive({{"a.npy", "x"}})) == Format::kNumpy);
+  CHECK(detected(zip_files::archive({{"notes.txt", "x"}, {"a.npy", "x"}})) == Format::kNumpy);
+  CHECK(detected(zip_files::archive({{"a.npy", "x"}, {"m/data.pkl", "x"}})) == Format::kPytorch);
+  CHECK(detected(zip_files::archive({{"a.npy", "x"}}).substr(0, 40)) == Format::kNumpy);
+}
+
 TEST(a_zip_archive_that_was_cut_short_is_what_its_first_record_says) {
   const std::string torch = zip_files::archive({{"m/data.pkl", "x"}, {"m/version", "3"}});
   const std::string other = zip_files::archive({{"notes.txt", "x"}, {"m/data.pkl", "x"}});
@@ -158,6 +166,7 @@ TEST(formats_have_names) {
   CHECK_EQ(to_string(Format::kSafetensorsIndex), "safetensors index");
   CHECK_EQ(to_string(Format::kBurnpack), "burnpack");
   CHECK_EQ(to_string(Format::kPytorch), "pytorch");
+  CHECK_EQ(to_string(Format::kNumpy), "numpy");
   CHECK_EQ(to_string(Format::kUnknown), "unknown");
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check.h"
+#include "numpy_files.h"
 #include "test_files.h"
 #include "weightstore/error.h"
 #include "weightstore/writer.h"
@@ -45,6 +46,8 @@ std::string example_of(Format format) {
       return R"({"metadata":{},"weight_map":{}})";
     case Format::kPytorch:
       return zip_files::torch_file("\x80\2}.");
+    case Format::kNumpy:
+      return zip_files::archive({{"w.npy", numpy_files::array("<u1", false, "(4,)", "abcd")}});
     case Format::kUnknown:
       break;
   }

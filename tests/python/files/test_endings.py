@@ -52,7 +52,7 @@ def test_verbs_refuse_endings_of_formats_that_are_only_read(tmp_path, name, door
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["m.pt", "m", "m.st", ".safetensors", "bpk"])
+@pytest.mark.parametrize("name", ["m.pt", "m.npz", "m", "m.st", ".safetensors", "bpk"])
 def test_convert_refuses_every_other_ending(tmp_path, name):
     wn.save_file(TENSORS, tmp_path / "source.safetensors")
     with pytest.raises(errors.InvalidArgument, match=r"use .*\.safetensors"):

@@ -25,12 +25,14 @@ def flat() -> dict:
     return {f"fc.{name}": array for name, array in TENSORS["fc"].items()}
 
 
-@pytest.fixture(params=["m.safetensors", "m.bpk", "m.pt", "m.safetensors.index.json", "m"])
+@pytest.fixture(params=["m.safetensors", "m.bpk", "m.pt", "m.npz", "m.safetensors.index.json", "m"])
 def path(request, tmp_path: Path) -> Path:
     target = tmp_path / request.param
     if target.suffix == ".pt":
         torch = pytest.importorskip("torch")
         torch.save({name: torch.from_numpy(array) for name, array in flat().items()}, target)
+    elif target.suffix == ".npz":
+        np.savez(target, **flat())
     else:
         wn.save_file(flat(), target)
     return target
@@ -134,7 +136,7 @@ def test_a_module_is_saved_in_the_format_of_the_ending(tmp_path, name, format):
     check(module)
 
 
-@pytest.mark.parametrize("name", ["m", "m.pt", "m.txt"])
+@pytest.mark.parametrize("name", ["m", "m.pt", "m.npz", "m.txt"])
 def test_other_endings_are_refused(tmp_path, name):
     with pytest.raises(errors.InvalidArgument, match=r"use .*\.safetensors"):
         save_into(TENSORS, tmp_path / name)
