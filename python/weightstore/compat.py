@@ -14,7 +14,7 @@ from typing import Any
 from . import _core, errors
 from ._core import __version__
 from ._files import safe_open as _safe_open
-from ._files.handle import TensorHandle
+from ._files.reference_slices import ArraySlice, TorchSlice
 from ._files.source import Backend, OpenSource, kind_of, open_source
 from ._tensors import dtypes as _dtypes
 from ._tensors import frameworks as _frameworks
@@ -106,7 +106,7 @@ def deserialize(bytes: bytes) -> list[tuple[str, dict[str, Any]]]:
 
 
 class safe_open(_safe_open.safe_open):  # noqa: N801 - the name users know
-    """`weightstore.safe_open` with the reference's texts, and for numpy its stricter slices."""
+    """`weightstore.safe_open` with the reference's texts, and its stricter slices."""
 
     def _open(self, filename: Any, backend: Backend) -> OpenSource:
         if backend not in ("mmap", "pread"):
@@ -131,8 +131,8 @@ class safe_open(_safe_open.safe_open):  # noqa: N801 - the name users know
 
     def get_slice(self, name: str) -> _safe_open.SafeSlice:
         self._check_name(name)
-        handle = self._handle(name)
-        return _safe_open.SafeSlice(self, handle) if self._framework == "torch" else _StrictSlice(self, handle)
+        kind = TorchSlice if self._framework == "torch" else ArraySlice
+        return kind(self, self._handle(name))
 
     def _check_name(self, name: str) -> None:
         if not isinstance(name, str) or self._opened().reader.find(name) is None:
@@ -144,57 +144,6 @@ def _safe_open_handle(file: Any, framework: str, device: Any = "cpu", *, backend
     name = getattr(file, "name", None)
     target: Any = name if isinstance(name, (str, os.PathLike)) and os.path.exists(name) else file
     return safe_open(target, framework, device, backend=backend)
-
-
-class _StrictSlice(_safe_open.SafeSlice):
-    """numpy's indexing clips slices; the reference refuses those that reach beyond the end, in these words."""
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, list) and key:
-            raise SafetensorError("Non empty lists are not implemented")
-        self._check(key, self._handle)
-        try:
-            return super().__getitem__(key)
-        except (IndexError, TypeError) as error:
-            raise SafetensorError(str(error)) from error
-
-    def _check(self, key: Any, handle: TensorHandle) -> None:
-        keys = key if isinstance(key, tuple) else (key,)
-        if sum(item is Ellipsis for item in keys) > 1:
-            raise SafetensorError("Only one ellipsis (...) is allowed in slice index")
-        axis = 0
-        for item in keys:
-            if item is Ellipsis:
-                axis += len(handle.shape) - (len(keys) - 1)
-                continue
-            if axis < len(handle.shape):
-                self._check_axis(item, axis, keys, handle.shape)
-            axis += 1
-
-    @staticmethod
-    def _check_axis(item: Any, axis: int, keys: tuple[Any, ...], shape: tuple[int, ...]) -> None:
-        size = shape[axis]
-        if isinstance(item, slice):
-            beyond = item.stop - 1 if isinstance(item.stop, int) and item.stop > size else None
-        elif isinstance(item, int):
-            if item < -size:
-                raise SafetensorError(f"Invalid index {item} for dimension {axis} of size {size}")
-            beyond = item if item >= size else None
-        else:
-            return
-        if beyond is not None:
-            raise SafetensorError(
-                f"Error during slicing [{', '.join(map(_show_key, keys))}] with shape {list(shape)}: index {beyond} out of "
-                f"bounds for tensor dimension #{axis} of size {size}"
-            )
-
-
-def _show_key(key: Any) -> str:
-    if not isinstance(key, slice):
-        return "..." if key is Ellipsis else str(key)
-    start = "" if key.start is None else str(key.start)
-    stop = "" if key.stop is None else str(key.stop)
-    return f"{start}:{stop}" if key.step is None else f"{start}:{stop}:{key.step}"
 
 
 def _collect(tensors: Mapping[str, TensorSpec], metadata: Mapping[str, str] | None) -> _core.Writer:

@@ -24,6 +24,7 @@ from ._files.safe_open import safe_open
 from ._files.sizes import Size
 from ._files.source import Backend, Verify
 from ._tensors import aliases as _aliases
+from ._tensors import torch_memory as _torch_memory
 from ._tensors import torch_tensors as _tensors
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "save",
     "save_file",
     "save_model",
+    "storage_ptr",
+    "storage_size",
 ]
 
 _log = logging.getLogger(__name__)
@@ -95,7 +98,7 @@ def save(
 
 def load_file(
     filename: str | os.PathLike[str],
-    device: str | int | torch.device = "cpu",
+    device: str | int | torch.device | None = "cpu",
     *,
     backend: Backend = "mmap",
     verify: Verify = "off",
@@ -103,12 +106,13 @@ def load_file(
 ) -> dict[str, torch.Tensor]:
     """Loads all tensors of a file.
 
+    device: where the tensors go; None is "cpu".
     backend: "mmap" returns copy-on-write views of the mapped file: changing them does not change the file. "pread" reads
         the tensors in parallel, into memory of their own.
     verify: compare the checksums of the file, as `weightstore.open` does.
     """
     loaded = _load.load_file(filename, "torch", backend=backend, verify=verify, progress=progress)
-    target = torch.device(device)
+    target = torch.device("cpu" if device is None else device)
     if target.type == "cpu":
         return loaded
     return {name: tensor.to(target) for name, tensor in loaded.items()}
@@ -135,7 +139,9 @@ def save_model(
     state = model.state_dict()
     strided = [] if force_contiguous else [name for name, tensor in state.items() if not tensor.is_contiguous()]
     if strided:
-        raise ValueError(f"not contiguous: {', '.join(strided)}. Make them so, or let force_contiguous be True")
+        raise ValueError(
+            f"not contiguous: {', '.join(strided)}. Make them contiguous, or use save_model(..., force_contiguous=True)"
+        )
     described = None if metadata is None else dict(metadata)
     for kept, dropped in _aliases.names_to_drop(state).items():
         described = {} if described is None else described
@@ -149,7 +155,7 @@ def load_model(
     model: torch.nn.Module,
     filename: str | os.PathLike[str],
     strict: bool = True,
-    device: str | int | torch.device = "cpu",
+    device: str | int | torch.device | None = "cpu",
     *,
     backend: Backend = "mmap",
     verify: Verify = "off",
@@ -173,6 +179,17 @@ def load_model(
                 lines.append(f"    {title} key(s) in state_dict: " + ", ".join(f'"{name}"' for name in found))
         raise RuntimeError("\n".join(lines))
     return missing, unexpected
+
+
+def storage_ptr(tensor: torch.Tensor) -> int:
+    """The address of the memory in which a tensor lies; 0 if it has none, as on the meta device. Tensors with the same device,
+    `storage_ptr` and `storage_size` are views of the same memory."""
+    return _torch_memory.storage_pointer(tensor)
+
+
+def storage_size(tensor: torch.Tensor) -> int:
+    """The bytes of the memory in which a tensor lies, which can be more than the tensor's own."""
+    return tensor.untyped_storage().nbytes()
 
 
 def library_path() -> Path:

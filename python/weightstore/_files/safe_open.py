@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from .. import errors
+from .._tensors import dtypes, other_frameworks
 from . import loading
 from .handle import TensorHandle
+from .selection import is_basic
 from .source import Backend, OpenSource, open_source
 
-_FRAMEWORKS = {"pt": "torch", "torch": "torch", "pytorch": "torch", "np": "numpy", "numpy": "numpy"}
-_ELSEWHERE = {"tf", "tensorflow", "jax", "flax", "mlx", "paddle"}
+_FRAMEWORKS = {
+    "pt": "torch",
+    "torch": "torch",
+    "pytorch": "torch",
+    "np": "numpy",
+    "numpy": "numpy",
+    "tf": "tensorflow",
+    "tensorflow": "tensorflow",
+    "jax": "flax",
+    "flax": "flax",
+    "mlx": "mlx",
+    "paddle": "paddle",
+}
 
 
 class safe_open:  # noqa: N801 - the name users know
     """Opens a file lazily and returns tensors as asked, in the framework's own type.
 
-    framework: "pt" or "np" (and their longer names). torch tensors are copy-on-write views of the mapped file, or own
-    their memory with backend="pread"; numpy arrays always own their memory.
+    framework: "pt", "np", "jax" (or "flax"), "tf", "mlx" or "paddle", and longer names of these. torch tensors are
+        copy-on-write views of the mapped file, or own their memory with backend="pread". numpy arrays and the tensors of
+        all other frameworks own their memory. A framework that is not installed raises ModuleNotFoundError.
+    device: where the tensors go. None is "cpu". Only torch takes another device.
     """
 
     def __init__(
@@ -31,7 +47,10 @@ class safe_open:  # noqa: N801 - the name users know
         backend: Backend = "mmap",
     ) -> None:
         self._framework = self._check_framework(framework)
-        self._device = self._check_device(device)
+        self._device = self._check_device("cpu" if device is None else device)
+        self._convert: Callable[[Any], Any] | None = None
+        if self._framework not in ("torch", "numpy"):
+            self._convert = other_frameworks.converter(self._framework)
         self._source = self._open(filename, backend)
 
     def _open(self, filename: Any, backend: Backend) -> OpenSource:
@@ -43,15 +62,16 @@ class safe_open:  # noqa: N801 - the name users know
 
     @staticmethod
     def _check_framework(framework: str) -> str:
-        if framework in _FRAMEWORKS:
-            return _FRAMEWORKS[framework]
-        hint = ": open it with framework='np' and convert the arrays" if framework in _ELSEWHERE else ""
-        raise errors.make("invalid_argument", f"framework {framework} is invalid{hint}", format="safetensors")
+        known = _FRAMEWORKS.get(framework) if isinstance(framework, str) else None
+        if known is None:
+            text = f"framework {framework} is invalid; it is one of {', '.join(_FRAMEWORKS)}"
+            raise errors.make("invalid_argument", text, format="safetensors")
+        return known
 
     def _check_device(self, device: Any) -> Any:
-        if self._framework == "numpy":
-            if device != "cpu":
-                text = f"Device {device} is not supported for framework numpy"
+        if self._framework != "torch":
+            if str(device) != "cpu":
+                text = f"Device {device} is not supported for framework {self._framework}"
                 raise errors.make("invalid_argument", text, format="safetensors")
             return device
         import torch
@@ -68,6 +88,12 @@ class safe_open:  # noqa: N801 - the name users know
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._source.close()
+
+    def __repr__(self) -> str:
+        where = "in memory" if self._source.path is None else repr(self._source.path)
+        what = "closed" if self._source.closed else f"{self._source.format}, {len(self._source.reader)} tensors"
+        target = f" on {self._device}" if str(self._device) != "cpu" else ""
+        return f"<safe_open {where}, {what}, for {self._framework}{target}>"
 
     def keys(self) -> list[str]:
         """The names of the tensors, sorted."""
@@ -89,13 +115,11 @@ class safe_open:  # noqa: N801 - the name users know
         """All tensors, in the order of their data, read in parallel where they are copied."""
         source = self._opened()
         numbers = list(range(len(source.reader)))
-        if self._framework == "numpy":
-            return loading.load(source.reader, numbers, "numpy", None)
-        if source.mapped:
+        if self._framework == "torch" and source.mapped:
             loaded = loading.view_all(source, numbers, "torch")
         else:
-            loaded = loading.load(source.reader, numbers, "torch", None)
-        return {name: tensor.to(self._device) for name, tensor in loaded.items()}
+            loaded = loading.load(source.reader, numbers, "torch" if self._framework == "torch" else "numpy", None)
+        return {name: self._finished(value) for name, value in loaded.items()}
 
     def get_slice(self, name: str) -> SafeSlice:
         """An object to index: the result is read, and nothing else."""
@@ -111,14 +135,31 @@ class safe_open:  # noqa: N801 - the name users know
         return TensorHandle(source, source.reader.at(name))
 
     def _show(self, handle: TensorHandle) -> Any:
+        return self._finished(handle.torch() if self._framework == "torch" else handle.numpy())
+
+    def _show_indexed(self, handle: TensorHandle, key: Any) -> Any:
+        """The part of a tensor that torch or numpy itself picks, from all of the tensor."""
         if self._framework == "torch":
-            return handle.torch().to(self._device)
-        array = handle.numpy()
-        return array if array.flags.owndata or array.flags.writeable else array.copy()
+            return self._finished(handle.torch()[key])
+        import numpy as np
+
+        return self._finished(np.asarray(handle.numpy()[_with_arrays(key)]))
+
+    def _finished(self, value: Any) -> Any:
+        """A tensor of torch, or an array, as the caller shall get it."""
+        if self._framework == "torch":
+            return value.to(self._device)
+        if self._convert is not None:
+            return self._convert(value)
+        return value if value.flags.owndata or value.flags.writeable else value.copy()
 
 
 class SafeSlice:
-    """A tensor that is read when it is indexed, as numpy and torch index."""
+    """A tensor that is read when it is indexed, as numpy and torch index.
+
+    Integers, slices and `...` read what they pick. For any other index (lists, masks, tensors, arrays, None) the library
+    indexes the whole tensor. That costs nothing more where the file is mapped; backend="pread" reads the whole tensor.
+    """
 
     def __init__(self, opened: safe_open, handle: TensorHandle) -> None:
         self._opened = opened
@@ -133,4 +174,17 @@ class SafeSlice:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, list) and not key:
             key = slice(0, 0)
-        return self._opened._show(self._handle[key])
+        # Libraries count the bytes of elements that are smaller than a byte, so that only the handle knows what is meant.
+        if is_basic(key) or dtypes.bits(self._handle.dtype) < 8:
+            return self._opened._show(self._handle[key])
+        return self._opened._show_indexed(self._handle, key)
+
+    def __repr__(self) -> str:
+        return f"<SafeSlice of {self._handle!r}>"
+
+
+def _with_arrays(key: Any) -> Any:
+    """A key for numpy. numpy would take a tensor of one element for an integer, and drop the axis."""
+    if isinstance(key, tuple):
+        return tuple(map(_with_arrays, key))
+    return key.__array__() if hasattr(key, "__array__") else key

@@ -54,6 +54,16 @@ def pointer(tensor: torch.Tensor) -> int:
     return 0 if isinstance(tensor, FakeTensor) or tensor.device.type == "meta" else tensor.data_ptr()
 
 
+def storage_pointer(tensor: torch.Tensor) -> int:
+    """The address of the storage of any tensor; 0 when there is no memory, or none of the tensor's own."""
+    if isinstance(tensor, FakeTensor):
+        return 0
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:  # a sparse tensor has no storage, and a wrapper's storage has no address
+        return 0
+
+
 def storage_range(tensor: torch.Tensor) -> tuple[int, int]:
     """Address and size of the storage of a dense tensor. The address is 0 when there is no memory."""
     if isinstance(tensor, FakeTensor):

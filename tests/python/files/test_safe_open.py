@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -70,8 +72,6 @@ def test_burnpack(tmp_path):
 def test_refusals(path, tmp_path):
     with pytest.raises(SafetensorError, match="framework abacus is invalid"):
         safe_open(path, "abacus")
-    with pytest.raises(SafetensorError, match="framework='np'"):
-        safe_open(path, "jax")
     with pytest.raises(SafetensorError, match="not supported"):
         safe_open(path, "np", "cuda:0")
     with pytest.raises(SafetensorError, match="backend"):
@@ -89,3 +89,71 @@ def test_a_device_torch_does_not_know(path):
     pytest.importorskip("torch")
     with pytest.raises(SafetensorError, match="device abacus is invalid"):
         safe_open(path, "pt", "abacus")
+
+
+def test_no_device_is_the_cpu(path):
+    pytest.importorskip("torch")
+    for framework in ("pt", "np"):
+        with safe_open(path, framework, device=None) as file:
+            np.testing.assert_array_equal(np.asarray(file.get_tensor("b")), ARRAY)
+
+
+def test_repr(path, tmp_path):
+    with safe_open(path, "np") as file:
+        assert repr(file) == f"<safe_open {str(path)!r}, safetensors, 2 tensors, for numpy>"
+        assert repr(file.get_slice("b")) == "<SafeSlice of <TensorHandle 'b' F32 10x5, 200 B>>"
+    assert repr(file) == f"<safe_open {str(path)!r}, closed, for numpy>"
+    torch = pytest.importorskip("torch")
+    assert repr(safe_open(path, "pt", torch.device("meta"))).endswith("2 tensors, for torch on meta>")
+
+
+# Each framework, the names under which it is asked for, and the function that makes its tensors.
+FRAMEWORKS = [
+    (("jax", "flax"), "jax", "numpy", "array"),
+    (("tf", "tensorflow"), "tensorflow", None, "convert_to_tensor"),
+    (("mlx",), "mlx", "core", "array"),
+    (("paddle",), "paddle", None, "to_tensor"),
+]
+
+
+@pytest.fixture
+def without_frameworks():
+    """Forgets the modules that a test puts in a framework's place."""
+
+    def forget():
+        for name in list(sys.modules):
+            if name.partition(".")[0] in {package for _, package, _, _ in FRAMEWORKS}:
+                del sys.modules[name]
+
+    forget()
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("without_frameworks")
+@pytest.mark.parametrize(("names", "package", "module", "function"), FRAMEWORKS)
+def test_other_frameworks(path, tmp_path, monkeypatch, names, package, module, function):
+    """A module in the framework's place says what it was given. `make interop` has the frameworks themselves."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text("")
+    text = f"def {function}(array):\n    return {package!r}, array\n"
+    (tmp_path / package / (f"{module}.py" if module else "__init__.py")).write_text(text)
+    for name in names:
+        with safe_open(path, name, device=None) as file:
+            made, array = file.get_tensor("b")
+            assert made == package
+            np.testing.assert_array_equal(array, ARRAY)
+            np.testing.assert_array_equal(file.get_slice("b")[2:4, [0, 1]][1], ARRAY[2:4, [0, 1]])
+            assert {key: made for key, (made, _) in file.get_tensors().items()} == {"a": package, "b": package}
+            assert package.replace("jax", "flax") in repr(file)
+        with pytest.raises(SafetensorError, match="^Device cuda is not supported for framework"):
+            safe_open(path, name, "cuda")
+
+
+@pytest.mark.parametrize(("names", "package", "module", "function"), FRAMEWORKS)
+def test_frameworks_that_are_not_there(path, monkeypatch, names, package, module, function):
+    monkeypatch.setitem(sys.modules, package, None)
+    for name in names:
+        with pytest.raises(ModuleNotFoundError, match=f"needs the package {package}.*framework='np'"):
+            safe_open(path, name)

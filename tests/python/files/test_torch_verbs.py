@@ -224,11 +224,47 @@ def test_save_model_gathers_strided_tensors_unless_told_not_to(tmp_path):
     module = torch.nn.Module()
     module.register_buffer("turned", torch.arange(6.0).reshape(2, 3).t())
     path = tmp_path / "m.safetensors"
-    with pytest.raises(ValueError, match="not contiguous: turned"):
+    with pytest.raises(ValueError, match=r"not contiguous: turned\..*save_model\(\.\.\., force_contiguous=True\)"):
         wt.save_model(module, path, force_contiguous=False)
     assert not path.exists()
     wt.save_model(module, path)
     assert torch.equal(wt.load_file(path)["turned"], module.turned)
+
+
+def test_no_device_is_the_cpu(tmp_path):
+    path, module = tmp_path / "m.safetensors", torch.nn.Linear(2, 3)
+    wt.save_model(module, path)
+    for backend in ("mmap", "pread"):
+        assert torch.equal(wt.load_file(path, device=None, backend=backend)["weight"], module.weight)
+    target = torch.nn.Linear(2, 3)
+    assert wt.load_model(target, path, device=None) == (set(), [])
+    assert torch.equal(target.weight, module.weight)
+
+
+def storages() -> dict[str, torch.Tensor]:
+    memory = torch.arange(12.0)
+    tensors = {"whole": memory, "part": memory[3:5], "expanded": memory[:1].expand(4), "empty": torch.zeros(0)}
+    tensors |= {"meta": torch.zeros(5, device="meta"), "parameter": torch.nn.Parameter(memory.clone())}
+    return tensors
+
+
+@pytest.mark.parametrize("name", storages())
+def test_storages_as_the_reference_sees_them(name):
+    reference = pytest.importorskip("safetensors.torch")
+    tensor = storages()[name]
+    assert wt.storage_ptr(tensor) == reference.storage_ptr(tensor)
+    assert wt.storage_size(tensor) == reference.storage_size(tensor)
+
+
+def test_storages():
+    made = storages()
+    assert wt.storage_ptr(made["part"]) == wt.storage_ptr(made["whole"]) == made["whole"].data_ptr()
+    assert wt.storage_size(made["part"]) == wt.storage_size(made["expanded"]) == 48
+    assert (wt.storage_ptr(made["meta"]), wt.storage_size(made["meta"])) == (0, 20)
+    sparse = torch.eye(3).to_sparse()
+    assert wt.storage_ptr(sparse) == 0
+    with pytest.raises(NotImplementedError):
+        wt.storage_size(sparse)
 
 
 def test_load_into(tmp_path):
