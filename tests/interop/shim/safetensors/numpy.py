@@ -1,0 +1,3 @@
+"""`safetensors.numpy`, by weightstore.numpy."""
+
+from weightstore.numpy import *  # noqa: F403
