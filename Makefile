@@ -26,7 +26,7 @@ SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLi
 CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
-.PHONY: demo test test-cpp test-python bench sanitize lint format fuzz clean
+.PHONY: demo test test-cpp test-python interop bench sanitize lint format fuzz clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -40,6 +40,13 @@ test-cpp: $(VENV)/.installed
 
 test-python: $(VENV)/.installed $(VENV)/.test
 	$(BIN)/python -m pytest
+
+# Other people's programs on this library; fetches them from the package index. tests/interop says what is compared.
+INTEROP := build/interop
+INTEROP_ENVIRONMENTS := transformers5 transformers4 frameworks
+interop: $(VENV)/.installed $(INTEROP_ENVIRONMENTS:%=$(INTEROP)/%/.ready)
+	$(BIN)/python tests/interop/run_reference_tests.py $(INTEROP)/safetensors-0.8.0.tar.gz
+	$(BIN)/python tests/interop/run_clients.py $(INTEROP)
 
 bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
 	$(CMAKE) --build build/bench
@@ -86,6 +93,15 @@ $(VENV)/.run $(VENV)/.test $(VENV)/.lint: $(VENV)/.%: $(PINS)-%.txt
 # Each by itself: a peer that does not install on this machine must not keep the others out.
 $(VENV)/.bench: $(PINS)-bench.txt
 	grep -v '^#' $< | while read -r peer; do $(PIP) install --quiet "$$peer" || echo "left out: $$peer"; done
+	touch $@
+
+# Environments over that of the project, by a .pth file: torch and numpy are not installed again, and the package is always
+# the one just built. The constraints keep pip from installing other versions of them.
+SITE := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+$(INTEROP_ENVIRONMENTS:%=$(INTEROP)/%/.ready): $(INTEROP)/%/.ready: $(PINS)-interop-%.txt $(PINS)-run.txt | $(VENV)/.test
+	test -x $(@D)/bin/python || $(BIN)/python -m venv $(@D)
+	$(BIN)/python $(SITE) > $$($(@D)/bin/python $(SITE))/project.pth
+	$(@D)/bin/python -m pip --disable-pip-version-check install --quiet -c $(PINS)-run.txt -r $<
 	touch $@
 
 # Not isolated, and in a build tree that stays, so that only what changed is compiled. pip configures the tree with tests

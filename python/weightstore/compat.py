@@ -131,7 +131,8 @@ class safe_open(_safe_open.safe_open):  # noqa: N801 - the name users know
 
     def get_slice(self, name: str) -> _safe_open.SafeSlice:
         self._check_name(name)
-        kind = TorchSlice if self._framework == "torch" else ArraySlice
+        # Paddle indexes the mapped file itself, as numpy does.
+        kind = {"torch": TorchSlice, "paddle": _safe_open.SafeSlice}.get(self._framework, ArraySlice)
         return kind(self, self._handle(name))
 
     def _check_name(self, name: str) -> None:

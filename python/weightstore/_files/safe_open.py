@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -48,7 +47,7 @@ class safe_open:  # noqa: N801 - the name users know
     ) -> None:
         self._framework = self._check_framework(framework)
         self._device = self._check_device("cpu" if device is None else device)
-        self._convert: Callable[[Any], Any] | None = None
+        self._convert: other_frameworks.Convert | None = None
         if self._framework not in ("torch", "numpy"):
             self._convert = other_frameworks.converter(self._framework)
         self._source = self._open(filename, backend)
@@ -90,6 +89,8 @@ class safe_open:  # noqa: N801 - the name users know
         self._source.close()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_source"):  # for a traceback out of __init__
+            return "<safe_open, not opened>"
         where = "in memory" if self._source.path is None else repr(self._source.path)
         what = "closed" if self._source.closed else f"{self._source.format}, {len(self._source.reader)} tensors"
         target = f" on {self._device}" if str(self._device) != "cpu" else ""

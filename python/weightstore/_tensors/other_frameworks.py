@@ -4,35 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
+
+Convert = Callable[[Any], Any]
 
 
-class _Framework(NamedTuple):
-    """A function that makes a tensor from an array. `package` is what a user installs."""
-
-    package: str
-    module: str
-    function: str
-
-
-_FRAMEWORKS = {
-    "flax": _Framework("jax", "jax.numpy", "array"),
-    "tensorflow": _Framework("tensorflow", "tensorflow", "convert_to_tensor"),
-    "mlx": _Framework("mlx", "mlx.core", "array"),
-    "paddle": _Framework("paddle", "paddle", "to_tensor"),
-}
-
-
-def converter(framework: str) -> Callable[[Any], Any]:
-    """The function that makes a tensor of a framework from a numpy array. Raises ModuleNotFoundError, which says what to
-    install, if the framework is not there."""
-    package, module, function = _FRAMEWORKS[framework]
+def converter(framework: str) -> Convert:
+    """A function that makes a tensor of a framework from a numpy array. The tensor has memory of its own. Raises
+    ModuleNotFoundError, which says what to install, if the framework is not there."""
+    package, make = _MAKERS[framework]
     try:
-        convert: Callable[[Any], Any] = getattr(import_module(module), function)
+        return make()
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"framework '{framework}' needs the package {package}, which cannot be imported ({error}); install it, or open "
             "the file with framework='np' and convert the arrays",
             name=error.name,
         ) from error
+
+
+def _flax() -> Convert:
+    array: Convert = import_module("jax.numpy").array
+    return array
+
+
+def _tensorflow() -> Convert:
+    convert = import_module("tensorflow").convert_to_tensor
+    # TensorFlow may share the memory of the array, and only a view of a mapped file is read-only.
+    return lambda array: convert(array if array.flags.writeable else array.copy())
+
+
+def _mlx() -> Convert:
+    array: Convert = import_module("mlx.core").array
+    return array
+
+
+def _paddle() -> Convert:
+    paddle = import_module("paddle")
+
+    def convert(array: Any) -> Any:
+        # isbuiltin is 2 for types that are not of numpy's own, such as bfloat16. Paddle takes only their bits.
+        if array.dtype.isbuiltin != 2 or not hasattr(paddle, array.dtype.name):
+            return paddle.to_tensor(array)
+        bits = paddle.to_tensor(array.view(f"i{array.dtype.itemsize}"))
+        return bits.view(getattr(paddle, array.dtype.name))
+
     return convert
+
+
+_MAKERS = {
+    "flax": ("jax", _flax),
+    "tensorflow": ("tensorflow", _tensorflow),
+    "mlx": ("mlx", _mlx),
+    "paddle": ("paddle", _paddle),
+}

@@ -103,6 +103,7 @@ def test_repr(path, tmp_path):
         assert repr(file) == f"<safe_open {str(path)!r}, safetensors, 2 tensors, for numpy>"
         assert repr(file.get_slice("b")) == "<SafeSlice of <TensorHandle 'b' F32 10x5, 200 B>>"
     assert repr(file) == f"<safe_open {str(path)!r}, closed, for numpy>"
+    assert repr(safe_open.__new__(safe_open)) == "<safe_open, not opened>"
     torch = pytest.importorskip("torch")
     assert repr(safe_open(path, "pt", torch.device("meta"))).endswith("2 tensors, for torch on meta>")
 
