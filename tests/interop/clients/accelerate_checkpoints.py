@@ -35,11 +35,11 @@ def model(tied, dtype):
 
 @pytest.fixture(params=SHARD_SIZES, ids=str)
 def ours(request, tmp_path, model):
-    """What a store wrote: the path that accelerate takes."""
+    """What a store wrote: the path that accelerate takes, as text."""
     store = SafetensorsStore.from_file(tmp_path / "model.safetensors").checksums(True)
     save_into(model, store if request.param is None else store.max_shard_size(request.param))
     model.config.save_pretrained(tmp_path)
-    return tmp_path if request.param else tmp_path / "model.safetensors"
+    return str(tmp_path if request.param else tmp_path / "model.safetensors")
 
 
 def empty(model):
@@ -68,7 +68,7 @@ def test_offloaded_to_disk(ours, model, tmp_path):
     loaded = accelerate.load_checkpoint_and_dispatch(empty(model), ours, offload_folder=tmp_path / "off", **options)
     model.save_pretrained(tmp_path / "theirs")
     theirs = accelerate.load_checkpoint_and_dispatch(
-        empty(model), tmp_path / "theirs" / "model.safetensors", offload_folder=tmp_path / "off2", **options
+        empty(model), str(tmp_path / "theirs" / "model.safetensors"), offload_folder=tmp_path / "off2", **options
     )
     assert torch.equal(loaded(INPUT).logits, theirs(INPUT).logits)
 
