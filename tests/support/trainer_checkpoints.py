@@ -299,8 +299,6 @@ def sparse_and_quantized() -> Any:
             "q": torch.quantize_per_tensor(eye, 0.1, 0, torch.qint8),
             "q32": torch.quantize_per_tensor(eye, 0.1, 0, torch.qint32),
             "meta": torch.zeros(2, device="meta"),
-            "nested": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
-            "storage": torch.ones(3).untyped_storage(),
         }
 
 

@@ -122,6 +122,7 @@ TEST(names_that_act_are_refused_whatever_the_options_say) {
                            "ctypes\nCDLL\n",
                            "runpy\nrun_path\n",
                            "importlib\nimport_module\n",
+                           "commands\ngetoutput\n",
                            "os.path\njoin\n",
                            "builtins\neval\n",
                            "__builtin__\nexec\n",
@@ -147,7 +148,7 @@ TEST(what_is_shared_is_listed_once) {
   for (int i = 0; i < 30; ++i) body += "h\1h\1\x86q\1";
   const TensorTable table = pytorch::read_table(source_of(file(body + "e")));
   CHECK_EQ(table.left_out().size(), 1u);
-  CHECK(table.left_out()[0].name.ends_with(".0.0.0"));
+  CHECK_EQ(table.left_out()[0].name, "1.0");
 }
 
 TEST(arrays_of_numpy) {

@@ -26,7 +26,7 @@ LEFT_OUT = {
     },
     "meters_and_defaultdicts": {"n", "meters.loss", "meters.acc"},
     "dataclass_and_namedtuple": {"config", "metrics", "stage"},
-    "sparse_and_quantized": {"coo", "csr", "q", "q32", "meta", "nested", "storage"},
+    "sparse_and_quantized": {"coo", "csr", "q", "q32", "meta"},
     "whole_optimizer": {"optimizer"},
     "tensor_attributes": {"weight"},
 }

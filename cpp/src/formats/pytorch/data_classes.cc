@@ -48,16 +48,11 @@ class Arguments {
   bool is_bytes(std::size_t i) const {
     return is(i, PickleKind::kBytes) || is_called(i, GlobalKind::kEncode) || is_called(i, GlobalKind::kByteArray);
   }
+  bool is_bytes_or_str(std::size_t i) const { return is_bytes(i) || is(i, PickleKind::kText); }  // Python 2
   bool is_encoded() const { return count_ == 2 && is(0, PickleKind::kText) && is_latin1(tree_, (*this)[1]); }
   bool all(PickleKind kind) const {
     for (std::size_t i = 0; i < count_; ++i) {
       if (!is(i, kind)) return false;
-    }
-    return true;
-  }
-  bool all_numbers_or_none() const {
-    for (std::size_t i = 0; i < count_; ++i) {
-      if (!is(i, PickleKind::kInt) && !is(i, PickleKind::kNone)) return false;
     }
     return true;
   }
@@ -90,15 +85,15 @@ bool takes(const PickleTree& tree, GlobalKind kind, const Arguments& given, Char
     case GlobalKind::kComplex:
       return count == 2 && given.all(PickleKind::kFloat);
     case GlobalKind::kSlice:
-      return count == 3 && given.all_numbers_or_none();
+      return count == 3;
     case GlobalKind::kPath:
     case GlobalKind::kWindowsPath:
       return !seen.insert(given.tuple()).second || given.all(PickleKind::kText);
     case GlobalKind::kDateTime:
     case GlobalKind::kTime:  // with or without a time zone
-      return (count == 1 || count == 2) && given.is_bytes(0);
+      return (count == 1 || count == 2) && given.is_bytes_or_str(0);
     case GlobalKind::kDate:
-      return count == 1 && given.is_bytes(0);
+      return count == 1 && given.is_bytes_or_str(0);
     case GlobalKind::kTimeDelta:
       return count <= 3 && given.all(PickleKind::kInt);
     case GlobalKind::kTimeZone:  // the offset, perhaps a name

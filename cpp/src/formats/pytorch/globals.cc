@@ -104,6 +104,8 @@ constexpr Entry kEntries[] = {
 // Everything in these modules acts on the machine: runs programs, opens files or sockets, imports code.
 constexpr std::string_view kActingModules[] = {"os",     "posix",  "nt",     "subprocess", "sys",
                                                "shutil", "socket", "ctypes", "runpy",      "importlib"};
+// Other names of parts of them, under which picklers write those.
+constexpr std::string_view kActingAliases[] = {"commands", "imp", "_posixsubprocess", "_socket", "_ctypes"};
 // And of these modules the functions below.
 constexpr std::string_view kBuiltinModules[] = {"builtins", "__builtin__", "__builtins__", "io", "_io"};
 constexpr std::string_view kActingFunctions[] = {"eval", "exec", "execfile", "compile", "open", "__import__"};
@@ -113,14 +115,18 @@ bool contains(const std::string_view (&words)[kCount], std::string_view word) {
   return std::find(std::begin(words), std::end(words), word) != std::end(words);
 }
 
+bool is_acting_module(std::string_view name) {
+  return contains(kActingModules, name) || contains(kActingAliases, name);
+}
+
 // Python's unpickler follows the dots of a name: module "torch.serialization", name "os.system" is os.system.
 bool acts(std::string_view module, std::string_view name) {
-  if (contains(kActingModules, module.substr(0, module.find('.')))) return true;
+  if (is_acting_module(module.substr(0, module.find('.')))) return true;
   bool is_builtin = contains(kBuiltinModules, module);
   for (std::size_t begin = 0; begin <= name.size();) {
     const std::size_t end = std::min(name.find('.', begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
-    if (contains(kActingModules, part) || (is_builtin && contains(kActingFunctions, part))) return true;
+    if (is_acting_module(part) || (is_builtin && contains(kActingFunctions, part))) return true;
     is_builtin = contains(kBuiltinModules, part);
     begin = end + 1;
   }

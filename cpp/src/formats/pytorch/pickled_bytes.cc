@@ -16,7 +16,8 @@ std::optional<PickledBytes> PickledBytes::of(const PickleTree& tree, PickleTree:
     if (tree.count(arguments) == 2) return PickledBytes(tree.text(content), true);
     node = content;
   }
-  if (tree.kind(node) != PickleKind::kBytes) return std::nullopt;
+  // Python 2 had no other text than bytes. Its strings are text here when they are UTF-8.
+  if (tree.kind(node) != PickleKind::kBytes && tree.kind(node) != PickleKind::kText) return std::nullopt;
   return PickledBytes(tree.text(node), false);
 }
 
