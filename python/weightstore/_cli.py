@@ -35,8 +35,8 @@ def _list(arguments: argparse.Namespace) -> int:
         for kind, entries in (("metadata", file.metadata), ("scalar", file.scalars)):
             for key, value in entries.items():
                 print(f"{kind} {_printable(key)} = {_printable(str(value))}")
-        for value in file.left_out:
-            print(f"left out {_printable(value.name)}: {_printable(value.type)}, {_printable(value.reason)}")
+        for name, type, reason in file.left_out:
+            print(f"left out {_printable(name)}: {_printable(type)}, {_printable(reason)}")
     _print_tensors(rows)
     return 0
 

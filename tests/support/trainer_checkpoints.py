@@ -176,7 +176,9 @@ def timm_with_ema() -> Any:
         "state_dict_ema": ema,
         "optimizer": optimizer.state_dict(),
         "version": 2,
-        "args": argparse.Namespace(model="vit_tiny", drop=0.1, mean=(0.5, 0.5, 0.5), resume=None, data=pathlib.Path("d")),
+        "args": argparse.Namespace(
+            model="vit_tiny", drop=0.1, mean=(0.5, 0.5, 0.5), resume=None, data=pathlib.Path("d")
+        ),
         "amp_scaler": {"scale": 65536.0, "growth_factor": 2.0, "_growth_tracker": 5},
         "metric": np.float64(71.25),
     }
@@ -195,7 +197,11 @@ def hf_optimizer() -> Any:
 
 
 def hf_rng_state() -> Any:
-    return {"python": random.Random(1).getstate(), "numpy": np.random.RandomState(1).get_state(), "cpu": torch.get_rng_state()}
+    return {
+        "python": random.Random(1).getstate(),
+        "numpy": np.random.RandomState(1).get_state(),
+        "cpu": torch.get_rng_state(),
+    }
 
 
 def hf_weights() -> Any:
@@ -215,7 +221,12 @@ def lightning_hyperparameters() -> Any:
 
 def lightning_objects() -> Any:
     """Hyperparameters that are objects, and a callback that keeps itself."""
-    hyper = {"config": TrainConfig(), "stage": Stage.TRAIN, "loss": torch.nn.functional.mse_loss, "net": torch.nn.Linear}
+    hyper = {
+        "config": TrainConfig(),
+        "stage": Stage.TRAIN,
+        "loss": torch.nn.functional.mse_loss,
+        "net": torch.nn.Linear,
+    }
     return lightning(*trained(torch.optim.SGD, lr=0.1), hyper_parameters=hyper, callback_object=Callback(3))
 
 
@@ -223,7 +234,11 @@ def fairseq() -> Any:
     model, optimizer = trained(torch.optim.Adam)
     return {
         "args": None,
-        "cfg": {"_name": None, "common": {"seed": 1, "fp16": True}, "task": argparse.Namespace(data="/d", max=np.int64(3))},
+        "cfg": {
+            "_name": None,
+            "common": {"seed": 1, "fp16": True},
+            "task": argparse.Namespace(data="/d", max=np.int64(3)),
+        },
         "model": model.state_dict(),
         "criterion": {},
         "optimizer_history": [{"criterion_name": "ce", "optimizer_name": "adam", "num_updates": 10}],
@@ -330,7 +345,11 @@ def tensor_attributes() -> Any:
 
 def mixed_precision() -> Any:
     state = {name: value.to(torch.bfloat16) for name, value in net().state_dict().items() if value.is_floating_point()}
-    return {"module": state, "scaler": {"scale": torch.tensor(2.0**16), "_growth_tracker": torch.tensor(3)}, "dtype": torch.bfloat16}
+    return {
+        "module": state,
+        "scaler": {"scale": torch.tensor(2.0**16), "_growth_tracker": torch.tensor(3)},
+        "dtype": torch.bfloat16,
+    }
 
 
 def deepspeed_like() -> Any:

@@ -161,7 +161,8 @@ def test_what_has_no_name_is_left_out_or_refused():
         with weightstore.open(data) as file:
             assert list(file) == ["t"]
             (left,) = file.left_out
-            assert left.name == "below" and words in left.reason
+            assert left.name == "below"
+            assert words in left.reason
         refused(data, words, opaque="error")
         refused(save({"below": value}), words)
     assert len(weightstore.open(save({None: 5, 1.5: "x", "t": torch.zeros(1)}))) == 1
@@ -184,9 +185,11 @@ def test_tensors_that_are_not_dense_are_left_out_or_refused_by_name():
             weightstore.open(data, opaque="error")
         assert caught.value.tensor in ("layer.bad", None)
         with weightstore.open(data) as file:
-            assert list(file) == ["good"] and "layer.bad" not in file
+            assert list(file) == ["good"]
+            assert "layer.bad" not in file
             (left,) = file.left_out
-            assert left.name == "layer.bad" and match in left.reason
+            assert left.name == "layer.bad"
+            assert match in left.reason
             with pytest.raises(PytorchError, match=match) as caught:
                 file["layer.bad"]
             assert caught.value.tensor == "layer.bad"

@@ -118,8 +118,8 @@ def use(data: bytes, tmp_path) -> list[str]:
         for work in (
             lambda opaque=opaque: weightstore.read_config(path, opaque=opaque),
             lambda opaque=opaque: weightstore.convert(path, target, overwrite=True, opaque=opaque),
-            lambda opaque=opaque: PytorchStore.from_file(path).opaque(opaque).allow_partial(True).apply_to(
-                torch.nn.Linear(2, 2)
+            lambda opaque=opaque: (
+                PytorchStore.from_file(path).opaque(opaque).allow_partial(True).apply_to(torch.nn.Linear(2, 2))
             ),
         ):
             try:
@@ -231,7 +231,13 @@ def test_names_that_act_refuse_the_file(name):
     module, _, function = name.rpartition(".")
     for made in (
         f"c{module}\n{function}\n".encode(),
-        b"\x8c" + bytes([len(module)]) + module.encode() + b"\x8c" + bytes([len(function)]) + function.encode() + b"\x93",
+        b"\x8c"
+        + bytes([len(module)])
+        + module.encode()
+        + b"\x8c"
+        + bytes([len(function)])
+        + function.encode()
+        + b"\x93",
         f"ctorch.serialization\n{module}.{function}\n".encode(),
     ):
         data = archive(b"\x80\x04](" + pickle_of_tensor() + made + b"e.")
@@ -253,7 +259,13 @@ def test_real_exploits_are_refused():
     import os
     import subprocess
 
-    for call in ((os.system, ("true",)), (eval, ("1",)), (exec, ("1",)), (open, ("x",)), (subprocess.getoutput, ("true",))):
+    for call in (
+        (os.system, ("true",)),
+        (eval, ("1",)),
+        (exec, ("1",)),
+        (open, ("x",)),
+        (subprocess.getoutput, ("true",)),
+    ):
         for protocol in (2, 4):
             data = archive(pickle.dumps({"w": 1, "x": Exploit(*call)}, protocol))
             with pytest.raises(PytorchError, match="acts"):

@@ -56,7 +56,8 @@ def test_all_weights_are_those_of_torch_load(name, form):
             assert bits(ours) == bits(value), tensor
         assert {value.name for value in file.left_out} == LEFT_OUT.get(name, set())
         for value in file.left_out:
-            assert value.type and value.reason
+            assert value.type
+            assert value.reason
             if value.name not in file:
                 with pytest.raises(weightstore.PytorchError, match="left out"):
                     file[value.name]
@@ -106,7 +107,8 @@ def test_plain_data_of_known_classes():
     for form in FORMS:
         numbers = read_config(saved(CHECKPOINTS["numpy_scalars"](), form))
         assert numbers["best"] == {"acc": 0.75, "loss": 0.5, "step": 9, "done": True}
-        assert numbers["best"]["done"] is True and isinstance(numbers["best"]["step"], int)
+        assert numbers["best"]["done"] is True
+        assert isinstance(numbers["best"]["step"], int)
         assert (numbers["half"], numbers["z"]) == (1.5, [1.0, 2.0])
         dates = read_config(saved(CHECKPOINTS["dates_and_paths"](), form))
         del dates["model"]
@@ -167,7 +169,9 @@ def test_two_keys_of_one_name_are_both_named():
         weightstore.open(saved({"None": torch.ones(1), None: torch.ones(2)}, "zip"))
 
 
-@pytest.mark.parametrize("key", [1e22, 1e16, 1e-5, 0.1, -0.0, float("inf"), 123456.0, (1,), (), (b"\xff'", 'a"\'\n'), -7])
+@pytest.mark.parametrize(
+    "key", [1e22, 1e16, 1e-5, 0.1, -0.0, float("inf"), 123456.0, (1,), (), (b"\xff'", "a\"'\n"), -7]
+)
 def test_a_key_has_the_name_that_str_gives(key):
     with weightstore.open(saved({"w": torch.zeros(1), key: [torch.ones(1)]}, "zip")) as file:
         assert set(file) == {"w", f"{key}.0"}

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "formats/pytorch/data_classes.h"
+#include "formats/pytorch/dates.h"
 #include "formats/pytorch/globals.h"
 #include "formats/pytorch/key_text.h"
 #include "formats/pytorch/numpy_objects.h"
@@ -32,6 +33,21 @@ ChargedSet<std::string_view> texts_of(const PickleTree& tree, Node set, WorkBudg
 
 bool is_unknown_object(const PickleTree& tree, Node node) {
   return tree.kind(node) == PickleKind::kObject && called_kind(tree, node) == GlobalKind::kOpaque;
+}
+
+// A number or a date of a known class that has no plain form, such as text of numpy, or a date in a zone of an unknown
+// class.
+bool is_odd_value(const PickleTree& tree, Node object) {
+  switch (called_kind(tree, object)) {
+    case GlobalKind::kNumpyScalar:
+      return !numpy_number(tree, object);
+    case GlobalKind::kDateTime:
+    case GlobalKind::kDate:
+    case GlobalKind::kTime:
+      return !date_text(tree, object);
+    default:
+      return false;
+  }
 }
 
 // Of an object with items: whether it has anything else, which nobody reads.
@@ -132,7 +148,7 @@ bool Flattener::is_left_out(Node node) {
     case PickleKind::kPersistent:
       return !is_tensor(tree_, container_, node);
     case PickleKind::kObject:
-      if (called_kind(tree_, node) == GlobalKind::kNumpyScalar) return !numpy_number(tree_, node);
+      if (is_odd_value(tree_, node)) return true;
       return is_unknown_object(tree_, node) && tree_.count(node) == 0 && module_dicts(node) == nullptr;
     default:
       return false;
@@ -150,11 +166,7 @@ void Flattener::list_unknown(Node node) {
   if (tree_.kind(node) == PickleKind::kGlobal) return leave_out(node, "a class or function");
   if (tree_.kind(node) == PickleKind::kPersistent) return leave_out(node, "a class with its source code");
   if (tree_.kind(node) == PickleKind::kObject) {
-    if (called_kind(tree_, node) == GlobalKind::kNumpyScalar && !numpy_number(tree_, node)) {
-      const Node type = tree_.item(tree_.arguments(node), 0);
-      return leave_out(node,
-                       "a value of numpy's type '" + printable(numpy_type_name(tree_, type)) + "', which is no number");
-    }
+    if (is_odd_value(tree_, node)) return leave_out(node, "a value of a type or form that is not understood");
     if (is_unknown_object(tree_, node)) return leave_out(node, "an object of a class that is not known as plain data");
     list_unknown(tree_.arguments(node));
     if (const auto state = tree_.state(node)) list_unknown(*state);
