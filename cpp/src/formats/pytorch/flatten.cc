@@ -83,10 +83,13 @@ void Flattener::run() {
 }
 
 std::string Flattener::subscripts() const {
+  constexpr std::size_t kEnough = 256;  // for a message
   std::string text;
   for (const Step& step : steps_) {
-    text += "[" + (step.is_key ? key_repr(tree_, static_cast<Node>(step.number)) : std::to_string(step.number)) + "]";
-    if (text.size() > kMaxKeyText) return text + "...";
+    if (text.size() > kEnough) return text + "...";
+    const bool is_key = step.is_key;
+    text +=
+        "[" + (is_key ? printable(key_repr(tree_, static_cast<Node>(step.number))) : std::to_string(step.number)) + "]";
   }
   return text;
 }
