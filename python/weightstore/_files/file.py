@@ -29,7 +29,7 @@ def open(
     opaque: Opaque = "skip",
     limits: Mapping[str, Size] | None = None,
 ) -> File:
-    """Opens a file of any format that weightstore reads, or the index of a set of SafeTensors shards. Reads headers only.
+    """Opens a file of any format that weightstore reads, or the index of a set of SafeTensors or `.bin` shards. Reads headers only.
     The content tells the format; a name that ends in `.safetensors` must hold SafeTensors.
 
     path: str or os.PathLike; or the contents, as a bytes-like object or a binary file object (seek and readinto).
