@@ -48,7 +48,7 @@ py::object read_config(const std::shared_ptr<const ByteSource>& source, const py
 
 void init_pytorch(py::module_& m) {
   const auto key = py::arg("key") = "";
-  const auto opaque = py::arg("opaque") = "error";
+  const auto opaque = py::arg("opaque") = "skip";
   m.def(
       "read_config",
       [](const py::object& path, const py::str& part, const std::string& unknown) {

@@ -53,6 +53,14 @@ std::size_t checked(const Reader& reader, std::size_t tensor) {
   return tensor;
 }
 
+py::list left_out(const Reader& reader) {
+  py::list values;
+  for (const LeftOut& value : reader.table().left_out()) {
+    values.append(py::make_tuple(to_str(value.name), to_str(value.type), to_str(value.reason)));
+  }
+  return values;
+}
+
 // One list in one call: a hundred thousand names must not cost a hundred thousand calls.
 template <class NumberOf>
 py::list name_list(const TensorTable& table, NumberOf number_of) {
@@ -234,7 +242,7 @@ void bind_opening(ReaderClass& cls) {
   const auto backend = py::arg("backend") = "mmap";
   const auto verify = py::arg("verify") = "off";
   const auto threads = py::arg("threads") = 0;
-  const auto opaque = py::arg("opaque") = "error";
+  const auto opaque = py::arg("opaque") = "skip";
   const auto limits = py::arg("limits") = py::none();
   cls.def_static("open", &open_path, py::arg("path"), py::kw_only(), backend, verify, threads, opaque, limits);
   cls.def_static("open_buffer", &open_buffer, py::arg("data"), py::kw_only(), verify, threads, opaque, limits);
@@ -296,6 +304,7 @@ void bind_descriptions(ReaderClass& cls) {
   cls.def("source_of", &file_of, py::arg("tensor"), "The file that holds the tensor.");
   cls.def("metadata", &metadata, "None when the file has no metadata at all.");
   cls.def("scalars", [](const Reader& r) { return scalar_dict(r.table().scalars()); });
+  cls.def("left_out", &left_out, "(name, type, reason) of each value that was not read.");
 }
 
 // ---- bytes ----------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from ._files.file import File
 from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
 from ._files.handle import TensorHandle
 from ._files.safe_open import safe_open
+from ._files.source import LeftOut
 from .errors import (
     BudgetExceeded,
     BurnpackError,
@@ -140,6 +141,7 @@ __all__ = [
     "InvalidArgument",
     "KeyRemapper",
     "LayerPager",
+    "LeftOut",
     "LimitError",
     "LoadError",
     "MissingTensor",

@@ -35,6 +35,8 @@ def _list(arguments: argparse.Namespace) -> int:
         for kind, entries in (("metadata", file.metadata), ("scalar", file.scalars)):
             for key, value in entries.items():
                 print(f"{kind} {_printable(key)} = {_printable(str(value))}")
+        for name, type, reason in file.left_out:
+            print(f"left out {_printable(name)}: {_printable(type)}, {_printable(reason)}")
     _print_tensors(rows)
     return 0
 
@@ -134,8 +136,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--opaque",
             choices=("error", "skip"),
-            default="error",
-            help="objects in a torch.save() file that are neither tensors nor plain data: refuse the file, or skip them",
+            default="skip",
+            help="values that are neither tensors nor plain data: leave them out (skip), or refuse the file (error)",
         )
     for command in (verify, convert):
         command.add_argument("--progress", action="store_true", help="show a bar (needs tqdm)")

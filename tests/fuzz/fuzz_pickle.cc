@@ -9,6 +9,7 @@
 #include "codec/pickle_ops.h"
 #include "codec/pickle_vm.h"
 #include "formats/pytorch/config.h"
+#include "formats/pytorch/data_classes.h"
 #include "formats/pytorch/globals.h"
 #include "fuzzing.h"
 #include "hex.h"

@@ -88,6 +88,8 @@ bool run(std::shared_ptr<const ByteSource> source, Opaque opaque) {
   try {
     const TensorTable table = opening.run(size, [&] { return pytorch::read_table(source, tight(), {opaque}); });
     for (std::size_t i = 0; i < std::min<std::size_t>(table.size(), 64); ++i) check_tensor(table, i);
+    require(opaque == Opaque::kSkip || table.left_out().empty());
+    require(table.left_out().empty() || table.size() > 0);
     checksums.run(size, [&] { return pytorch::read_checksums(*source); });
   } catch (const Error& error) {
     require(expected(error) && error.format() == Format::kPytorch);

@@ -35,7 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::size_t i = 0; i < map.size(); ++i) {
     const std::string_view file = map.value(i);
     require(file.find_first_of(std::string_view("/\\:\0", 4)) == std::string_view::npos);
-    require(file.ends_with(".safetensors") && file != ".safetensors");
+    const std::string_view ending = index->shard_format == Format::kPytorch ? ".bin" : ".safetensors";
+    require(file.ends_with(ending) && file != ending);
     require(i == 0 || map.key(i - 1) < map.key(i));
   }
   JsonCursor metadata(index->metadata_json);

@@ -20,11 +20,12 @@
 namespace weightstore::pytorch {
 
 struct Options {
-  Opaque opaque = Opaque::kError;
+  Opaque opaque = Opaque::kSkip;
 };
 
-// Finds all tensors. The name of a tensor is its path in the pickled object: the keys joined by dots. Reads ZIP
-// archives (torch 1.6 and later), streams (torch 0.1.10 to 1.5) and tar archives (older releases).
+// Finds all tensors and arrays of numpy. The name of a tensor is its path in the pickled object: the keys joined by
+// dots. TensorTable::left_out() lists what was not read. Reads ZIP archives (torch 1.6 and later), streams (torch
+// 0.1.10 to 1.5) and tar archives (older releases).
 //
 // A contiguous tensor in the byte order of this machine is a range of `source`. Every other tensor has a source of its
 // own, which gathers the elements while they are read. Throws Error(kCorrupt, kLimit or kUnsupported); the error names
@@ -44,9 +45,12 @@ struct StorageChecksum {
 std::vector<StorageChecksum> read_checksums(const ByteSource& source, const Limits& limits = {});
 
 // The pickled object as plain data:
-// - tuples, sets and torch.Size become lists, also where they are keys; a complex number becomes a list of two numbers;
-// - a device or dtype becomes its name;
-// - tensors and opaque objects become null;
+// - tuples, sets, deques and torch.Size become lists, also where they are keys; a complex number becomes a list of two
+//   numbers, a slice or range a list of three;
+// - a Namespace becomes the map of its attributes; a defaultdict, or any other class that is a dict, becomes a map;
+// - a device, a type and a path become text, a date or time too, in ISO 8601; a timedelta becomes its seconds;
+// - a number of numpy becomes a number;
+// - tensors, arrays and objects of unknown classes become null;
 // - all other values stay as they are, and so do keys that are numbers.
 // `key` selects a part of the object: keys and indices of list items, joined by dots. An empty `key` selects
 // everything. Throws Error(kNotFound) when there is no such part, and otherwise as read_table() does.

@@ -32,10 +32,14 @@ struct Limits {
   std::uint64_t expanded_bytes = std::uint64_t{1} << 30;
 };
 
-// What the reader does with objects of a .pt file that are neither tensors nor plain data.
+// What the reader does with values that are neither tensors nor plain data: objects of unknown classes and tensors that
+// are not dense in a .pt file, object arrays and other records in an .npz file. Nothing in a file is ever run.
 enum class Opaque : std::uint8_t {
   kError,  // refuses the file, and names the class or function
-  kSkip,   // skips them, but reads the tensors inside a torch.nn.Module
+  // Leaves them out and lists them in TensorTable::left_out(). Reads the tensors inside a torch.nn.Module. Refuses a
+  // file that is one such value, a file in which no tensor is left, and a .pt file that names a function that acts on
+  // the machine, such as os.system (docs/security.md).
+  kSkip,
 };
 
 // When a reader compares the checksums of a file with its bytes.
@@ -60,7 +64,7 @@ struct ReadOptions {
   Progress verify_progress{};  // called while Verify::kFull compares checksums; can cancel the opening
   DirectIo direct = DirectIo::kAuto;
   unsigned threads = 0;  // for bulk reads; 0: one for each processor, 2 to 8
-  Opaque opaque = Opaque::kError;
+  Opaque opaque = Opaque::kSkip;
   Limits limits;
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "weightstore/file_contents.h"
+#include "weightstore/format.h"
 #include "weightstore/layout.h"
 #include "weightstore/read_options.h"
 #include "weightstore/tensor.h"
@@ -26,13 +27,15 @@ TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& l
 // hold, and Error(kLimit) for a header or data that would be too large.
 Layout plan(const FileContents& contents, TensorOrder order);
 
-// A shard index: which file holds each tensor, and metadata.
+// A shard index: which file holds each tensor, and metadata. Hugging Face's tools write the same index for SafeTensors
+// files (model.safetensors.index.json) and for files of torch.save() (pytorch_model.bin.index.json).
 struct ShardIndex {
-  TextMap weight_map;         // name of the tensor to name of the file, sorted by tensor
-  std::string metadata_json;  // a JSON object; "{}" when the index has no metadata
+  Format shard_format = Format::kSafetensors;  // of all files: kSafetensors or kPytorch
+  TextMap weight_map;                          // name of the tensor to name of the file, sorted by tensor
+  std::string metadata_json;                   // a JSON object; "{}" when the index has no metadata
 };
-// Parses and checks the JSON of an index. Each file name must be a single path component that ends in `.safetensors`.
-// Throws Error(kCorrupt).
+// Parses and checks the JSON of an index. Each file name must be a single path component that ends in `.safetensors`,
+// or each in `.bin`. Throws Error(kCorrupt).
 ShardIndex parse_index(std::string_view json);
 // The JSON of the index that Writer::write_shards() writes.
 std::string write_index(const TextMap& weight_map, std::uint64_t total_size, const TextMap* metadata);

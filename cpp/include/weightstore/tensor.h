@@ -71,6 +71,14 @@ class ScalarMap {
   std::vector<Entry> entries_;
 };
 
+// A value of a file that the reader did not read, because it is neither a tensor of a type that the library has nor
+// plain data of a class that the library knows.
+struct LeftOut {
+  std::string name;    // where the value is: as the name of a tensor. Several values may be at one place
+  std::string type;    // the class or function that the file names, such as "mine.Thing"
+  std::string reason;  // what the value is, and perhaps what to save instead
+};
+
 // The parsed header of a file, or of a set of shards.
 //
 // Tensors are numbered in the order of their data. A format's reader builds the table. Afterwards the table does not
@@ -92,7 +100,8 @@ class TensorTable {
   std::uint64_t nbytes(std::size_t i) const { return records_[i].end - records_[i].begin; }
 
   std::optional<std::size_t> find(std::string_view name) const;
-  // As find(), but throws Error(kNotFound) for an unknown name. The message suggests a similar name.
+  // As find(), but throws Error(kUnsupported) with the reason for a name in left_out(), and Error(kNotFound) for any
+  // other unknown name. The message suggests a similar name.
   std::size_t at(std::string_view name) const;
 
   // The numbers of all tensors, sorted by the bytes of their names. Every call sorts again.
@@ -103,6 +112,10 @@ class TensorTable {
   // Metadata whose values are not only text. Null for formats that store only text.
   const std::shared_ptr<const Value>& typed_metadata() const { return typed_metadata_; }
   const ScalarMap& scalars() const { return scalars_; }
+
+  // What the reader left out of the file, in the order of the file. Only .pt and .npz files opened with Opaque::kSkip
+  // have such values.
+  const std::vector<LeftOut>& left_out() const { return left_out_; }
 
   // The sources that hold the tensors: the file or the shards of a set, and sources that make the bytes of a tensor
   // while they are read (strided, inflated).
@@ -128,12 +141,13 @@ class TensorTable {
   void keep_text(std::shared_ptr<const char[]> text, std::size_t size);
   std::uint32_t add_source(std::shared_ptr<const ByteSource> source);
   void add(const Row& tensor);
-  // Appends the sources and all tensors of another table.
+  // Appends the sources, all tensors and left_out() of another table.
   void append(const TensorTable& other);
   void set_metadata(TextMap metadata);
   void set_typed_metadata(std::shared_ptr<const Value> metadata) { typed_metadata_ = std::move(metadata); }
   void set_scalars(ScalarMap scalars) { scalars_ = std::move(scalars); }
   void set_dialect(std::string dialect) { dialect_ = std::move(dialect); }
+  void set_left_out(std::vector<LeftOut> values) { left_out_ = std::move(values); }
   // For readers with a memory budget: the size of the arrays of this table now, and an upper bound of the extra memory
   // that add(tensor) or finish() will allocate.
   std::size_t memory_bytes() const;
@@ -187,6 +201,7 @@ class TensorTable {
   ScalarMap scalars_;
   std::vector<std::shared_ptr<const ByteSource>> sources_;
   std::string dialect_;
+  std::vector<LeftOut> left_out_;
 };
 
 // The size in bytes of a tensor of this type and shape. nullopt when the size overflows 64 bits or is not a whole

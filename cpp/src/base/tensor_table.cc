@@ -185,6 +185,7 @@ void TensorTable::append(const TensorTable& other) {
     const TensorInfo info = other[i];
     add({info.name, info.dtype, info.shape, first + info.source, info.begin, info.end, info.param_id, info.quant});
   }
+  left_out_.insert(left_out_.end(), other.left_out_.begin(), other.left_out_.end());
 }
 
 void TensorTable::set_metadata(TextMap metadata) {
@@ -210,6 +211,11 @@ std::optional<std::size_t> TensorTable::find(std::string_view wanted) const {
 
 std::size_t TensorTable::at(std::string_view wanted) const {
   if (const auto found = find(wanted)) return *found;
+  for (const LeftOut& value : left_out_) {
+    if (value.name != wanted) continue;
+    throw Error(ErrorCode::kUnsupported, "it was left out: " + value.reason + " (" + printable(value.type) + ")")
+        .in_tensor(wanted);
+  }
   std::string message = "no such tensor among " + std::to_string(size());
   const std::size_t limit = std::max<std::size_t>(2, wanted.size() / 4);
   std::size_t best = limit + 1;

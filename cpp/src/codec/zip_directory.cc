@@ -102,6 +102,9 @@ End read_end(const ByteSource& source) {
   return result;
 }
 
+// A record of nothing whose name ends in a slash, which some programs write for every folder.
+bool is_folder(const ZipRecord& record) { return record.name.ends_with('/') && record.size == 0; }
+
 void check_name(std::string_view name, std::uint64_t offset) {
   const auto refuse = [&](const char* why) {
     throw corrupt("the record name '" + printable(name) + "' " + why).at_offset(offset);
@@ -110,8 +113,9 @@ void check_name(std::string_view name, std::uint64_t offset) {
   for (const char c : name) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '\\') refuse("has characters that no record needs");
   }
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t slash = std::min(name.find('/', begin), name.size());
+  const std::size_t end = name.size() - (name.ends_with('/') ? 1 : 0);
+  for (std::size_t begin = 0; begin <= end;) {
+    const std::size_t slash = std::min(name.find('/', begin), end);
     const std::string_view part = name.substr(begin, slash - begin);
     if (part.empty() || part == "." || part == "..") refuse("is not a path inside the archive");
     begin = slash + 1;
@@ -182,6 +186,7 @@ Entry read_entry(ConstBytes directory, std::size_t& at, std::uint64_t offset) {
     throw about(corrupt(named("has flags " + std::to_string(entry.flags) + ", which no writer sets")));
   }
   widen(directory.subspan(at + kEntryBytes + name_length, extra_length), record.size, record.stored_size, entry.local);
+  if (record.name.ends_with('/') && record.size != 0) throw about(corrupt(named("is a folder, and has bytes")));
   if (!record.deflated && record.size != record.stored_size) {
     throw about(corrupt(named("is stored, but has two different sizes")));
   }
@@ -301,7 +306,7 @@ ZipDirectory ZipDirectory::read(const ByteSource& source, const Limits& limits, 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     read_local(source.size(), entries[i], headers);
     check_gap(entries[i], i + 1 < entries.size() ? entries[i + 1].local : end.directory_begin);
-    result.records_.push_back(entries[i].record);
+    if (!is_folder(entries[i].record)) result.records_.push_back(entries[i].record);
   }
   result.build_lookup();
   return result;

@@ -40,6 +40,7 @@ std::shared_ptr<Reader::State> Reader::State::of(ShardSet set, Format format, co
   state->format = format;
   state->table = std::move(set.table);
   state->is_set = true;
+  state->expansion = set.expansion;
   state->checksum_entries = std::move(set.checksum_entries);
   return state;
 }
@@ -93,7 +94,8 @@ Reader Reader::open(const std::filesystem::path& path, const ReadOptions& option
       if (attempt == kTries || index_at(path, ops) == before) throw;
       continue;
     }
-    if (index_at(path, ops) == before) return finish_open(State::of(std::move(set), format, options));
+    const Format opened = set.shard_format == Format::kSafetensors ? format : set.shard_format;
+    if (index_at(path, ops) == before) return finish_open(State::of(std::move(set), opened, options));
     if (attempt == kTries) {
       throw Error(ErrorCode::kConflict, "other processes keep replacing the set while it is opened");
     }

@@ -39,6 +39,7 @@ TensorTable RenamedTensors::table(TextMap metadata) const {
   result.set_typed_metadata(from->typed_metadata());
   result.set_scalars(from->scalars());
   result.set_dialect(from->dialect());
+  result.set_left_out(from->left_out());
   result.finish();
   return result;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "codec/json.h"
+#include "formats/registry.h"
 #include "io/checked_io.h"
 #include "io/descriptor_limit.h"
 #include "io/file_source.h"
@@ -27,8 +28,9 @@ std::string read_text(const ByteSource& source, std::uint64_t limit) {
   return text;
 }
 
-// The index's metadata as text: strings as they are, everything else as its JSON.
-TextMap index_metadata(std::string_view json) {
+// The index's metadata as text: strings as they are, everything else as its JSON. Files of torch.save() have no
+// metadata of their own, so that the sum of their sizes says nothing about what is made of them.
+TextMap index_metadata(std::string_view json, Format shard_format) {
   TextMap metadata;
   JsonCursor cursor(json);
   std::string key_scratch;
@@ -36,7 +38,8 @@ TextMap index_metadata(std::string_view json) {
   std::string_view key;
   cursor.begin_object();
   while (cursor.next_key(key, key_scratch)) {
-    metadata.add(key, cursor.peek() == '"' ? cursor.read_string(scratch) : cursor.skip_value());
+    const std::string_view value = cursor.peek() == '"' ? cursor.read_string(scratch) : cursor.skip_value();
+    if (shard_format == Format::kSafetensors || key != "total_size") metadata.add(key, value);
   }
   metadata.sort();
   if (const std::size_t i = metadata.duplicate(); i < metadata.size()) {
@@ -81,8 +84,13 @@ std::vector<std::string_view> shard_names(const TextMap& weight_map) {
   return names;
 }
 
-// Every tensor of the index is where it says.
-void check_index(const TextMap& weight_map, const TensorTable& table, const std::vector<std::string_view>& shards) {
+// Every tensor of the index is where it says. `shards[i]` has the sources from first_sources[i] on.
+void check_index(const TextMap& weight_map, const TensorTable& table, const std::vector<std::string_view>& shards,
+                 const std::vector<std::uint32_t>& first_sources) {
+  const auto shard_of = [&](std::size_t tensor) {
+    const auto after = std::upper_bound(first_sources.begin(), first_sources.end(), table.source_of(tensor));
+    return shards[static_cast<std::size_t>(after - first_sources.begin()) - 1];
+  };
   for (std::size_t i = 0; i < weight_map.size(); ++i) {
     const auto found = table.find(weight_map.key(i));
     const std::string shard(weight_map.value(i));
@@ -90,7 +98,7 @@ void check_index(const TextMap& weight_map, const TensorTable& table, const std:
       throw Error(ErrorCode::kCorrupt, "the index maps it to '" + shard + "', which does not hold it")
           .in_tensor(weight_map.key(i));
     }
-    if (const std::string_view actual = shards[table.source_of(*found)]; actual != shard) {
+    if (const std::string_view actual = shard_of(*found); actual != shard) {
       throw Error(ErrorCode::kCorrupt,
                   "the index maps it to '" + shard + "', but it is in '" + std::string(actual) + "'")
           .in_tensor(weight_map.key(i));
@@ -102,8 +110,8 @@ void check_index(const TextMap& weight_map, const TensorTable& table, const std:
     // Both are sorted by name, so the first difference is the tensor that the index lacks.
     const std::size_t tensor = by_name[i];
     if (i == weight_map.size() || weight_map.key(i) != table.name(tensor)) {
-      throw Error(ErrorCode::kCorrupt, "shard '" + std::string(shards[table.source_of(tensor)]) +
-                                           "' holds it, but the index does not name it")
+      throw Error(ErrorCode::kCorrupt,
+                  "shard '" + std::string(shard_of(tensor)) + "' holds it, but the index does not name it")
           .in_tensor(table.name(tensor));
     }
   }
@@ -126,34 +134,57 @@ std::shared_ptr<const ByteSource> open_one(const std::filesystem::path& path, st
   }
 }
 
-ShardSet append_all(std::span<const std::filesystem::path> paths, const ReadOptions& options, io::FileOps& ops,
-                    std::optional<TextMap>& common) {
-  io::make_room_for(paths.size());
+// What the files of a set have together.
+struct AppendedShards {
   ShardSet set;
+  std::optional<TextMap> common;             // metadata
+  std::vector<std::uint32_t> first_sources;  // of each file, in the table
+};
+
+OpenedFile open_shard(Format format, std::shared_ptr<const ByteSource> source, const ReadOptions& options) {
+  // SafeTensors has no signature: its reader says what is wrong.
+  if (format != Format::kSafetensors && detect_format(*source) != format) {
+    throw Error(ErrorCode::kUnsupported,
+                "the index calls it " + std::string(spec_of(format).described) + ", which it is not");
+  }
+  return spec_of(format).open(std::move(source), options);
+}
+
+AppendedShards append_all(Format format, std::span<const std::filesystem::path> paths, const ReadOptions& options,
+                          io::FileOps& ops) {
+  io::make_room_for(paths.size());
+  AppendedShards result;
+  ShardSet& set = result.set;
+  set.shard_format = format;
+  std::uint64_t bytes = 0;
   for (const std::filesystem::path& path : paths) {
     try {
-      TensorTable table = safetensors::read_table(open_one(path, paths.size(), options.map, ops), options.limits);
+      auto source = open_one(path, paths.size(), options.map, ops);
+      bytes += source->size();
+      const OpenedFile file = open_shard(format, std::move(source), options);
+      const TensorTable& table = file.table;
+      result.first_sources.push_back(static_cast<std::uint32_t>(set.table.sources().size()));
       if (const auto entry = table.metadata().find(kChecksumKey)) {
         set.checksum_entries.push_back({std::string(*entry), static_cast<std::uint32_t>(set.table.sources().size())});
       }
-      common = common_entries(common ? *common : table.metadata(), table.metadata());
+      result.common = common_entries(result.common ? *result.common : table.metadata(), table.metadata());
       set.table.append(table);
     } catch (Error& error) {
       error.in_file(path.string());
       throw;
     }
   }
-  return set;
+  if (format != Format::kSafetensors) set.expansion = ExpansionLimit::usual(bytes, options.limits);
+  return result;
 }
 
 }  // namespace
 
 ShardSet open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options, io::FileOps& ops) {
-  std::optional<TextMap> common;
-  ShardSet set = append_all(paths, options, ops, common);
-  set.table.set_metadata(common.value_or(TextMap()));
-  set.table.finish();
-  return set;
+  AppendedShards shards = append_all(Format::kSafetensors, paths, options, ops);
+  shards.set.table.set_metadata(shards.common.value_or(TextMap()));
+  shards.set.table.finish();
+  return std::move(shards.set);
 }
 
 ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& index, const ReadOptions& options,
@@ -164,12 +195,12 @@ ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& 
 
   std::vector<std::filesystem::path> paths;
   for (const std::string_view shard : shards) paths.push_back(index_path.parent_path() / shard);
-  std::optional<TextMap> common;
-  ShardSet set = append_all(paths, options, ops, common);
-  set.table.set_metadata(merge(index_metadata(parsed.metadata_json), common.value_or(TextMap())));
-  set.table.finish();
-  check_index(parsed.weight_map, set.table, shards);
-  return set;
+  AppendedShards all = append_all(parsed.shard_format, paths, options, ops);
+  TensorTable& table = all.set.table;
+  table.set_metadata(merge(index_metadata(parsed.metadata_json, parsed.shard_format), all.common.value_or(TextMap())));
+  table.finish();
+  check_index(parsed.weight_map, table, shards, all.first_sources);
+  return std::move(all.set);
 }
 
 }  // namespace weightstore

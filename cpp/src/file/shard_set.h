@@ -1,12 +1,13 @@
 #pragma once
 
-// A set of SafeTensors shards read as one table.
+// A set of shards read as one table: SafeTensors files, or files of torch.save().
 
 #include <filesystem>
 #include <span>
 #include <vector>
 
 #include "file/checksum_table.h"
+#include "formats/format_spec.h"
 #include "io/file_ops.h"
 #include "weightstore/reader.h"
 
@@ -14,6 +15,8 @@ namespace weightstore {
 
 struct ShardSet {
   TensorTable table;
+  Format shard_format = Format::kSafetensors;
+  ExpansionLimit expansion{};
   std::vector<ChecksumEntry> checksum_entries;  // of the shards that have one
 };
 
@@ -22,7 +25,8 @@ struct ShardSet {
 ShardSet open_shards(const std::filesystem::path& index_path, const ByteSource& index, const ReadOptions& options,
                      io::FileOps& ops);
 
-// Opens files that belong together and have no Hugging Face index. Each tensor must be in one of the files only.
+// Opens SafeTensors files that belong together and have no Hugging Face index. Each tensor must be in one of the files
+// only.
 ShardSet open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options, io::FileOps& ops);
 
 }  // namespace weightstore

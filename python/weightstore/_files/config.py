@@ -16,15 +16,16 @@ T = TypeVar("T")
 
 
 @overload
-def read_config(path: Any, key: str | None = None, *, into: None = None, opaque: Opaque = "error") -> Any: ...
+def read_config(path: Any, key: str | None = None, *, into: None = None, opaque: Opaque = "skip") -> Any: ...
 @overload
-def read_config(path: Any, key: str | None = None, *, into: type[T], opaque: Opaque = "error") -> T: ...
-def read_config(path: Any, key: str | None = None, *, into: type[Any] | None = None, opaque: Opaque = "error") -> Any:
+def read_config(path: Any, key: str | None = None, *, into: type[T], opaque: Opaque = "skip") -> T: ...
+def read_config(path: Any, key: str | None = None, *, into: type[Any] | None = None, opaque: Opaque = "skip") -> Any:
     """The parts of a torch.save() file that are not tensors: dicts, lists, numbers, text, bytes and None.
 
-    Tuples and sets become lists (tuples where they are keys of a dict), torch.Size a list, a device or dtype its name;
-    tensors and opaque objects become None. Nothing in the file is run. LimitError: the result would take more memory
-    than 24 times the size of the file plus 16 MiB; read a part by its key.
+    Tuples, sets and deques become lists (tuples where they are keys of a dict), torch.Size a list, a device, type or path
+    its name, a Namespace a dict, a numpy scalar a number, dates and times ISO text, a timedelta its seconds. Tensors,
+    arrays and objects of unknown classes become None. Nothing in the file is run. LimitError: the result would take more
+    memory than 24 times the size of the file plus 16 MiB; read a part by its key.
 
     path: str or os.PathLike, or the contents as a bytes-like object.
     key: a part, by its keys joined by dots; items of a list go by index ("optimizer.param_groups.0.lr").

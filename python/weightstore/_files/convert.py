@@ -24,7 +24,7 @@ def convert(
     max_shard_size: Size | None = None,
     verify: Verify = "lazy",
     checksums: bool = False,
-    opaque: Opaque = "error",
+    opaque: Opaque = "skip",
 ) -> None:
     """Writes the contents of `src` to `dst`, in the format of dst's ending: `.safetensors`, `.bpk`, or
     `.safetensors.index.json` for a set of shards. Raises InvalidArgument for any other ending.

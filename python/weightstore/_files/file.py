@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from .handle import TensorHandle
 from .progress import Progress, reporting
 from .sizes import Size, format_size
-from .source import Backend, Opaque, OpenSource, Verify, open_source
+from .source import Backend, LeftOut, Opaque, OpenSource, Verify, open_source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,10 +26,10 @@ def open(
     backend: Backend = "mmap",
     verify: Verify = "off",
     threads: int = 0,
-    opaque: Opaque = "error",
+    opaque: Opaque = "skip",
     limits: Mapping[str, Size] | None = None,
 ) -> File:
-    """Opens a file of any format that weightstore reads, or the index of a set of SafeTensors shards. Reads headers only.
+    """Opens a file of any format that weightstore reads, or the index of a set of SafeTensors or `.bin` shards. Reads headers only.
     The content tells the format; a name that ends in `.safetensors` must hold SafeTensors.
 
     path: str or os.PathLike; or the contents, as a bytes-like object or a binary file object (seek and readinto).
@@ -38,9 +38,9 @@ def open(
     verify: compare the checksums that the file carries with its bytes: "off" never, "lazy" when a tensor is first read,
         "full" now. "full" refuses a file in which a tensor has no checksum. False is "off", True is "full".
     threads: for bulk reads; 0 lets the library choose.
-    opaque: what to do about things in a file that are neither tensors nor plain data, such as pickled objects: "error"
-        refuses the file, naming them; "skip" passes over them, and reads the tensors of a torch.nn.Module. Neither runs
-        anything.
+    opaque: what to do about values that are neither tensors nor plain data, such as pickled objects. "skip" leaves them
+        out, lists them in `File.left_out` and in a warning of the log, and reads the tensors of a torch.nn.Module.
+        "error" refuses the file, naming the first of them. Neither runs anything.
     limits: how much a file may ask for, by the names of the fields of `Limits` in weightstore/read_options.h, such as
         {"expanded_bytes": "4GiB"}. A file that asks for more raises LimitError.
     """
@@ -140,6 +140,11 @@ class File(Mapping[str, TensorHandle]):
     def scalars(self) -> dict[str, int | float | bool]:
         """Burnpack's named scalars; empty in other formats."""
         return self._source.reader.scalars()
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """What the file has besides tensors and plain data, and was not read: (name, type, reason) of each value."""
+        return [LeftOut(*value) for value in self._source.reader.left_out()]
 
     # ---- bulk reads ----------------------------------------------------------------------------------------------
 

@@ -5,10 +5,11 @@ The package passes an `OpenSource` on wherever it reads tensors of a file. Users
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .. import _core, errors
 from .formats import format_of_files
@@ -19,6 +20,22 @@ Verify = Literal["off", "lazy", "full"] | bool
 """When checksums are compared; see check_verify()."""
 Opaque = Literal["error", "skip"]
 Kind = Literal["path", "object", "buffer"]
+
+_log = logging.getLogger(__name__)
+_SHOWN = 5  # values that a warning names
+
+
+class LeftOut(NamedTuple):
+    """A value of a file that was not read.
+
+    name: where it is, as the name of a tensor.
+    type: the class or function that the file names.
+    reason: what it is.
+    """
+
+    name: str
+    type: str
+    reason: str
 
 
 def kind_of(source: Any) -> Kind | None:
@@ -100,7 +117,7 @@ def open_source(
     backend: Backend = "mmap",
     verify: Verify = "off",
     threads: int = 0,
-    opaque: Opaque = "error",
+    opaque: Opaque = "skip",
     limits: Mapping[str, Size] | None = None,
 ) -> OpenSource:
     """Opens a path, a binary file object or contents. The arguments are those of weightstore.open()."""
@@ -112,10 +129,25 @@ def open_source(
         "limits": parse_limits(limits),
     }
     if kind == "path":
-        return OpenSource(_core.Reader.open(source, backend=backend, **options), os.fsdecode(source), mapped)
-    if kind == "object":
+        opened = OpenSource(_core.Reader.open(source, backend=backend, **options), os.fsdecode(source), mapped)
+    elif kind == "object":
         name = getattr(source, "name", None)
-        return OpenSource(_core.Reader.open_object(source, **options), name if isinstance(name, str) else None, False)
-    if kind == "buffer":
-        return OpenSource(_core.Reader.open_buffer(source, **options), None, mapped)
-    raise TypeError(f"cannot open a {type(source).__name__}: give a path, bytes or a binary file object")
+        path = name if isinstance(name, str) else None
+        opened = OpenSource(_core.Reader.open_object(source, **options), path, False)
+    elif kind == "buffer":
+        opened = OpenSource(_core.Reader.open_buffer(source, **options), None, mapped)
+    else:
+        raise TypeError(f"cannot open a {type(source).__name__}: give a path, bytes or a binary file object")
+    _warn_of_left_out(opened)
+    return opened
+
+
+def _warn_of_left_out(source: OpenSource) -> None:
+    values = [LeftOut(*value) for value in source.reader.left_out()]
+    if not values:
+        return
+    shown = ", ".join(f"{value.name!r} ({value.type})" for value in values[:_SHOWN])
+    if len(values) > _SHOWN:
+        shown += f" and {len(values) - _SHOWN} more"
+    what = "1 value was" if len(values) == 1 else f"{len(values)} values were"
+    _log.warning("%s: %s left out: %s; `left_out` of the open file lists all", source.path or "<memory>", what, shown)

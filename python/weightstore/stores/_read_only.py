@@ -13,11 +13,11 @@ class ReadOnlyStore(ReadingStore):
 
     def __init__(self, path: str | None, data: Any) -> None:
         super().__init__(path, data)
-        self._opaque: Literal["error", "skip"] = "error"
+        self._opaque: Literal["error", "skip"] = "skip"
 
     def opaque(self, opaque: Literal["error", "skip"]) -> Self:
-        """What to do about objects in a torch.save() file that are neither tensors nor plain data: "error" refuses the file
-        and names the first of them, "skip" passes over all of them."""
+        """What to do about values that are neither tensors nor plain data: "skip" (the default) leaves them out and names them
+        in a warning of the log, "error" refuses the file and names the first of them."""
         if opaque not in ("error", "skip"):
             raise errors.make("invalid_argument", f"opaque is {opaque!r}; it is 'error' or 'skip'", format=self._format)
         self._opaque = opaque

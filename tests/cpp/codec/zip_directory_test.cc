@@ -82,9 +82,19 @@ TEST(no_changed_byte_escapes) {
 
 TEST(names_that_come_twice_or_lead_elsewhere) {
   CHECK(says(refusal(archive({{"a/x", "1"}, {"a/x", "2"}})), "two records"));
-  for (const char* name : {"", "/x", "a//x", "a/", "../x", "a/../x", "a/./x", "a\\x", "a/\x01", "a/\xFF", "a/\x7F"}) {
+  for (const char* name :
+       {"", "/x", "a//x", "a//", "/", "../x", "a/../x", "a/./x", "a\\x", "a/\x01", "a/\xFF", "a/\x7F"}) {
     CHECK(says(refusal(archive({{name, "1"}})), "name"));
   }
+}
+
+TEST(folders_are_passed_over) {
+  const std::string file = archive({{"a/", ""}, {"a/x", "hello"}, {"a/b/", ""}});
+  const ZipDirectory directory = read(file);
+  CHECK_EQ(directory.size(), 1u);
+  CHECK(!directory.find("a/"));
+  CHECK_EQ(content(file, "a/x"), "hello");
+  CHECK(says(refusal(archive({{"a/", "1"}})), "folder"));
 }
 
 TEST(a_damaged_record_is_found) {

@@ -144,13 +144,20 @@ TEST(what_is_not_read_may_be_skipped) {
   const std::string file = archive({{"a.npy", array("|O", false, "(1,)", "pickle")},
                                     {"notes.txt", "text"},
                                     {"b.npy", array("|u1", false, "(1,)", "b")}});
-  CHECK_EQ(refused(file).tensor(), "a");
-  CHECK(says(refused(archive({{"b.npy", array("|u1", false, "(1,)", "b")}, {"notes.txt", "text"}})), "opaque="));
-  ReadOptions options;
-  options.opaque = Opaque::kSkip;
-  const TensorTable table = table_of(file, options);
+  const TensorTable table = table_of(file);
   CHECK_EQ(table.size(), 1u);
   CHECK_EQ(content(table, "b"), "b");
+  CHECK_EQ(table.left_out().size(), 2u);
+  CHECK_EQ(table.left_out()[0].name, "a");
+  CHECK(table.left_out()[0].reason.find("object array") != std::string::npos);
+  CHECK_EQ(table.left_out()[1].name, "notes.txt");
+  const Error error = CHECK_THROWS(Error, table.at("a"));
+  CHECK(error.code() == ErrorCode::kUnsupported && says(error, "left out"));
+  ReadOptions options;
+  options.opaque = Opaque::kError;
+  CHECK_EQ(CHECK_THROWS(Error, table_of(file, options)).tensor(), "a");
+  // Where nothing is left, the file is refused.
+  CHECK_EQ(refused(archive({{"a.npy", array("|O", false, "(1,)", "pickle")}})).tensor(), "a");
 }
 
 TEST(headers_that_numpy_does_not_write) {

@@ -39,7 +39,7 @@ std::string bytes_of_tensor(const TensorTable& table, std::string_view name) {
   return out;
 }
 
-ErrorCode refusal(const std::string& bytes, Opaque opaque = Opaque::kError) {
+ErrorCode refusal(const std::string& bytes, Opaque opaque = Opaque::kSkip) {
   const Error error = CHECK_THROWS(Error, pytorch::read_table(source_of(bytes), {}, {opaque}));
   CHECK(error.format() == Format::kPytorch);
   return error.code();
@@ -94,15 +94,76 @@ TEST(bounds) {
   }
 }
 
-TEST(globals_stop_the_read_or_are_passed_over) {
+TEST(globals_stop_the_read_or_are_left_out) {
   const std::string object = "}(" + text("o") + "cmine\nThing\n)\x81}(" + text("x") + tensor("K\0"s, "K\1", "K\1") +
                              "ub" + text("t") + tensor("K\0"s, "K\1", "K\1") + "u";
-  const Error error = CHECK_THROWS(Error, pytorch::read_table(source_of(file(object))));
+  const Error error = CHECK_THROWS(Error, pytorch::read_table(source_of(file(object)), {}, {Opaque::kError}));
   CHECK(error.code() == ErrorCode::kUnsupported);
   CHECK(error.message().find("mine.Thing") != std::string::npos);
-  const TensorTable table = pytorch::read_table(source_of(file(object)), {}, {Opaque::kSkip});
+  const TensorTable table = pytorch::read_table(source_of(file(object)));
   CHECK_EQ(table.size(), 1u);
   CHECK_EQ(table.name(0), "t");
+  CHECK_EQ(table.left_out().size(), 1u);
+  CHECK_EQ(table.left_out()[0].name, "o");
+  CHECK_EQ(table.left_out()[0].type, "mine.Thing");
+  CHECK(CHECK_THROWS(Error, table.at("o")).code() == ErrorCode::kUnsupported);
+  CHECK(CHECK_THROWS(Error, table.at("p")).code() == ErrorCode::kNotFound);
+}
+
+TEST(names_that_act_are_refused_whatever_the_options_say) {
+  const std::string body = "](" + tensor("K\0"s, "K\1", "K\1");
+  for (const char* name : {"os\nsystem\n",
+                           "posix\nsystem\n",
+                           "nt\nsystem\n",
+                           "subprocess\nPopen\n",
+                           "sys\nexit\n",
+                           "shutil\nrmtree\n",
+                           "socket\nsocket\n",
+                           "ctypes\nCDLL\n",
+                           "runpy\nrun_path\n",
+                           "importlib\nimport_module\n",
+                           "commands\ngetoutput\n",
+                           "os.path\njoin\n",
+                           "builtins\neval\n",
+                           "__builtin__\nexec\n",
+                           "builtins\ncompile\n",
+                           "builtins\nopen\n",
+                           "_io\nopen\n",
+                           "builtins\n__import__\n",
+                           "torch.serialization\nos.system\n",
+                           "torch\nbuiltins.eval\n",
+                           "mine\nx.sys.exit\n"}) {
+    for (const Opaque opaque : {Opaque::kError, Opaque::kSkip}) {
+      CHECK(refusal(file(body + "c" + name + "e"), opaque) == ErrorCode::kUnsupported);
+    }
+  }
+  for (const char* name : {"osmosis\nsystem\n", "mine\neval\n", "builtins\ngetattr\n", "builtins\nevaluate\n"}) {
+    CHECK_EQ(pytorch::read_table(source_of(file(body + "c" + name + "e"))).left_out().size(), 1u);
+  }
+}
+
+TEST(what_is_shared_is_listed_once) {
+  // 2^30 ways to one object.
+  std::string body = "](" + tensor("K\0"s, "K\1", "K\1") + "cmine\nThing\n)\x81\x85q\1";
+  for (int i = 0; i < 30; ++i) body += "h\1h\1\x86q\1";
+  const TensorTable table = pytorch::read_table(source_of(file(body + "e")));
+  CHECK_EQ(table.left_out().size(), 1u);
+  CHECK_EQ(table.left_out()[0].name, "1.0");
+}
+
+TEST(arrays_of_numpy) {
+  const std::string type = "cnumpy\ndtype\n" + text("f4") + "\x89\x88\x87R(K\3" + text(">") + "NNNNNK\0tb"s;
+  const auto array = [&](const std::string& shape, const std::string& bytes) {
+    return "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\1b\x87R(K\1("s + shape + "t" + type +
+           "\x88"
+           "C" +
+           static_cast<char>(bytes.size()) + bytes + "tb";
+  };
+  const TensorTable table = pytorch::read_table(source_of(file(array("K\2K\2", "abcdefghijklmnop"))));
+  CHECK_EQ(bytes_of_tensor(table, "tensor"), "dcbalkjihgfeponm");
+  CHECK(table.shape(0) == (Shape{2, 2}) && table.dtype(0) == DType::kF32);
+  CHECK(refusal(file(array("K\2K\3", "abcdefghijklmnop"))) == ErrorCode::kCorrupt);
+  CHECK(refusal(file(array("J\xFF\xFF\xFF\x7FJ\xFF\xFF\xFF\x7F", "abcd"))) == ErrorCode::kCorrupt);
 }
 
 TEST(a_table_bounds_what_is_unfolded) {

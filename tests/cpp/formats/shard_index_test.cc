@@ -82,7 +82,11 @@ TEST(a_shard_name_is_one_plain_component) {
                            "m.safetensors:x.safetensors",
                            "m\\u0000.safetensors",
                            "\\u002e\\u002e\\u002fm.safetensors",
-                           "m.bin",
+                           ".bin",
+                           "../m.bin",
+                           "a/m.bin",
+                           "m.bin.bak",
+                           "m.pt",
                            "m.safetensors.bak",
                            "m.SAFETENSORS",
                            "m.safetensors ",
@@ -93,7 +97,15 @@ TEST(a_shard_name_is_one_plain_component) {
   for (const char* file : {"m.safetensors", "..safetensors", "a..b.safetensors", "...safetensors", " .safetensors",
                            "model.safetensors-00003-of-00004.safetensors"}) {
     CHECK_EQ(safetensors::parse_index(map_to(file)).weight_map.value(0), file);
+    CHECK(safetensors::parse_index(map_to(file)).shard_format == Format::kSafetensors);
   }
+}
+
+TEST(an_index_of_torch_files) {
+  const safetensors::ShardIndex index = safetensors::parse_index(map_to("pytorch_model-00001-of-00002.bin"));
+  CHECK(index.shard_format == Format::kPytorch);
+  CHECK(corrupt(R"({"weight_map": {"a": "m.bin", "b": "m.safetensors"}})"));
+  CHECK(corrupt(R"({"weight_map": {"a": "m.safetensors", "b": "m.bin"}})"));
 }
 
 TEST(an_index_is_written_as_the_hub_tools_write_it) {

@@ -1,6 +1,7 @@
 """The command `weightstore`."""
 
 import argparse
+import collections
 import os
 import subprocess
 import sys
@@ -143,12 +144,15 @@ def test_convert_verifies_and_adds_checksums(tmp_path, capsys):
     assert main(["verify", str(copy)]) == 1
 
 
-def test_objects_can_be_skipped(tmp_path, capsys):
+def test_objects_are_left_out_or_refused(tmp_path, capsys):
     torch = pytest.importorskip("torch")
     source, target = str(tmp_path / "m.pt"), str(tmp_path / "m.safetensors")
-    torch.save({"a": torch.ones(2), "arguments": argparse.Namespace(lr=0.1)}, source)
+    torch.save({"a": torch.ones(2), "arguments": argparse.Namespace(lr=0.1), "user": collections.UserDict()}, source)
     for command in (["list", source], ["verify", source], ["convert", source, target]):
-        assert main(command) == 1
-        assert "Namespace" in capsys.readouterr().err
-        assert main([*command, "--opaque", "skip"]) == 0
+        assert main([*command, "--opaque", "error"]) == 1
+        assert "UserDict" in capsys.readouterr().err
+        assert main(command) == 0
+        output = capsys.readouterr().out
+        if command[0] == "list":
+            assert "left out user: UserDict.IterableUserDict, an object of a class" in output
     assert list(weightstore.open(target)) == ["a"]

@@ -141,33 +141,59 @@ def test_an_ordered_dict_of_python_2():
     assert weightstore.read_config(data) == {"a": None, 7: None}
     loaded = torch.load(io.BytesIO(data), weights_only=True)
     assert list(loaded) == ["a", 7]
-    refused(archive(b"\x80\x02" + pairs.replace(b"K\x07", b"N") + b"."), "key")
+    assert list(weightstore.open(archive(b"\x80\x02" + pairs.replace(b"K\x07", b"N") + b"."))) == ["None", "a"]
 
 
 def test_two_names_that_become_one_are_refused():
     refused(save({"a.b": torch.zeros(1), "a": {"b": torch.ones(1)}}), "twice")
 
 
-def test_keys_that_make_no_name_are_refused():
-    refused(save({None: torch.zeros(1)}), "key")
-    refused(save({(1, 2): [torch.zeros(1)]}), "key")
+def test_what_has_no_name_is_left_out_or_refused():
+    tensor = torch.zeros(1)
+    for value, words in (
+        ({frozenset([1]): tensor}, "key that makes no name"),
+        ({("x" * 2000,): [tensor]}, "key that makes no name"),
+        ({tensor: 5}, "tensor that is the key"),
+        ({tensor}, "tensor in a set"),
+        (frozenset([(tensor,)]), "tensor in a set"),
+    ):
+        data = save({"t": tensor, "below": value})
+        with weightstore.open(data) as file:
+            assert list(file) == ["t"]
+            (left,) = file.left_out
+            assert left.name == "below"
+            assert words in left.reason
+        refused(data, words, opaque="error")
+        refused(save({"below": value}), words)
     assert len(weightstore.open(save({None: 5, 1.5: "x", "t": torch.zeros(1)}))) == 1
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_tensors_that_are_not_dense_are_refused_by_name():
+def test_tensors_that_are_not_dense_are_left_out_or_refused_by_name():
     dense = torch.eye(3)
     for value, match in (
         (dense.to_sparse(), "sparse"),
         (dense.to_sparse_csr(), "sparse"),
         (torch.quantize_per_tensor(dense, 0.1, 0, torch.qint8), "quantized"),
         (torch.zeros(2, device="meta"), "meta"),
+        (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "nested"),
+        (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged), "kind that is not known"),
+        (torch.ones(3).untyped_storage(), "storage by itself"),
     ):
-        for opaque in ("error", "skip"):
+        data = save({"good": dense, "layer": {"bad": value}})
+        with pytest.raises(PytorchError, match=f"{match}|torch.nested") as caught:
+            weightstore.open(data, opaque="error")
+        assert caught.value.tensor in ("layer.bad", None)
+        with weightstore.open(data) as file:
+            assert list(file) == ["good"]
+            assert "layer.bad" not in file
+            (left,) = file.left_out
+            assert left.name == "layer.bad"
+            assert match in left.reason
             with pytest.raises(PytorchError, match=match) as caught:
-                weightstore.open(save({"good": dense, "layer": {"bad": value}}), opaque=opaque)
-            if match != "quantized":
-                assert caught.value.tensor == "layer.bad"
+                file["layer.bad"]
+            assert caught.value.tensor == "layer.bad"
+        assert torch.equal(weightstore.PytorchStore.from_bytes(data).get_all_snapshots()["good"].torch(), dense)
 
 
 def test_a_torchscript_archive_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 #include "formats/numpy/reader.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,12 @@ namespace {
 
 constexpr std::string_view kEnding = ".npy";
 constexpr std::uint64_t kMemoryConstant = 64u << 10;
+
+// The name of the array in a record of this name; nullopt when the record is no array.
+std::optional<std::string_view> array_name(std::string_view record) {
+  if (!record.ends_with(kEnding)) return std::nullopt;
+  return record.substr(0, record.size() - kEnding.size());
+}
 
 // Puts arrays into a table whose source 0 is the file.
 class ArrayPlacer {
@@ -54,7 +61,23 @@ class ArrayPlacer {
     });
   }
 
-  TensorTable finish() { return table_.finish(); }
+  // A member that is not read. `error` says why.
+  void leave_out(const ZipRecord& record, const Error& error) {
+    const std::string_view name = array_name(record.name).value_or(record.name);
+    const std::string& reason = error.message();
+    memory_->take(3 * sizeof(LeftOut) + MemoryBudget::heap_bytes(name.size()) +
+                  MemoryBudget::heap_bytes(reason.size()));
+    left_out_.push_back({std::string(name), "numpy.ndarray", reason});
+    if (!first_error_) first_error_ = error;
+  }
+
+  // Throws the first reason when a member was left out and no array is there.
+  TensorTable finish() {
+    TensorTable table = table_.finish();
+    if (table.size() == 0 && first_error_) throw *first_error_;
+    table.set_left_out(std::move(left_out_));
+    return table;
+  }
 
   std::shared_ptr<const MemberPlaces> places() {
     std::sort(places_.begin(), places_.end());
@@ -112,15 +135,16 @@ class ArrayPlacer {
   const std::shared_ptr<MemoryBudget> memory_;
   ChargedTable table_;
   MemberPlaces places_;
+  std::vector<LeftOut> left_out_;
+  std::optional<Error> first_error_;
 };
 
 void place_member(ArrayPlacer& placer, const ZipRecord& record) {
-  if (!record.name.ends_with(kEnding)) {
-    throw Error(ErrorCode::kUnsupported, "the record '" + printable(record.name) +
-                                             "' is no .npy array; to read the arrays beside it, open the file with "
-                                             "opaque=\"skip\" (C++: Opaque::kSkip)");
+  const auto array = array_name(record.name);
+  if (!array) {
+    throw Error(ErrorCode::kUnsupported, "the record '" + printable(record.name) + "' is no .npy array");
   }
-  const std::string_view name = record.name.substr(0, record.name.size() - kEnding.size());
+  const std::string_view name = *array;
   try {
     if (record.deflated) {
       placer.place_deflated(name, record);
@@ -152,6 +176,7 @@ OpenedFile read(std::shared_ptr<const ByteSource> source, const ReadOptions& opt
       place_member(placer, directory[i]);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kUnsupported || options.opaque != Opaque::kSkip) throw;
+      placer.leave_out(directory[i], error);
     }
   }
   TensorTable table = placer.finish();

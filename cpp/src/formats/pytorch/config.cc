@@ -6,7 +6,12 @@
 
 #include "base/little_endian.h"
 #include "base/utf8.h"
+#include "formats/pytorch/data_classes.h"
+#include "formats/pytorch/dates.h"
 #include "formats/pytorch/globals.h"
+#include "formats/pytorch/key_text.h"
+#include "formats/pytorch/numpy_objects.h"
+#include "formats/pytorch/pickled_bytes.h"
 #include "weightstore/error.h"
 
 namespace weightstore::pytorch {
@@ -108,78 +113,97 @@ class Converter {
     return Value(std::move(result));
   }
 
+  // A type, such as torch.float32 or int, by its name.
   Value global(Node node) {
-    if (kind_of(tree_.global_id(node)) != GlobalKind::kDType) return Value();
-    return Value("torch." + text(tree_.global_name(node)));
+    const GlobalKind kind = kind_of(tree_.global_id(node));
+    if (kind != GlobalKind::kDType && kind != GlobalKind::kConstant) return Value();
+    const std::string_view module = tree_.global_module(node);
+    const bool is_builtin = module == "builtins" || module == "__builtin__";
+    return Value(is_builtin ? text(tree_.global_name(node))
+                            : std::string(module) + "." + text(tree_.global_name(node)));
   }
 
   Value object(Node node) {
-    const Node callable = tree_.callable(node);
-    if (tree_.kind(callable) != PickleKind::kGlobal) return Value();
     const Node arguments = tree_.arguments(node);
     const std::size_t count = tree_.count(arguments);
-    switch (kind_of(tree_.global_id(callable))) {
-      case GlobalKind::kOrderedDict:
-      case GlobalKind::kCounter:
-        return ordered_dict(node, arguments);
-      case GlobalKind::kSet:
-        return count == 0 ? Value(Value::List()) : convert(tree_.item(arguments, 0));
-      case GlobalKind::kSize:
-        return convert(tree_.item(arguments, 0));
-      case GlobalKind::kComplex:
-        return list(arguments);
+    const GlobalKind kind = called_kind(tree_, node);
+    switch (kind) {
+      case GlobalKind::kOpaque:  // a class of its own that is a dict or a list
+        if (tree_.count(node) == 0) return Value();
+        return tree_.holds_mapping(node) ? mapping(node) : list(node);
       case GlobalKind::kDevice: {
         std::string name = text(tree_.text(tree_.item(arguments, 0)));
         if (count == 2) name += ":" + std::to_string(tree_.integer(tree_.item(arguments, 1)));
         return Value(std::move(name));
       }
       case GlobalKind::kEncode:
-        return latin1(tree_.text(tree_.item(arguments, 0)));
-      case GlobalKind::kByteArray:
-        if (count == 0) return Value(Value::Bytes());
-        return count == 2 ? latin1(tree_.text(tree_.item(arguments, 0))) : convert(tree_.item(arguments, 0));
+      case GlobalKind::kByteArray: {
+        const auto pickled = PickledBytes::of(tree_, node);
+        if (!pickled) return Value();
+        return bytes(pickled->read(memory_));
+      }
+      case GlobalKind::kPath:
+      case GlobalKind::kWindowsPath:
+        memory_.take(MemoryBudget::heap_bytes(sizeof(std::string)) +
+                     MemoryBudget::heap_bytes(path_length(tree_, node)));
+        return Value(path_text(tree_, node));
+      case GlobalKind::kDateTime:
+      case GlobalKind::kDate:
+      case GlobalKind::kTime: {
+        const auto date = date_text(tree_, node);
+        return date ? Value(text(*date)) : Value();
+      }
+      case GlobalKind::kTimeDelta:
+        return Value(seconds_of(tree_, node));
+      case GlobalKind::kTimeZone:
+        return Value(text(offset_text(tree_, node)));
+      case GlobalKind::kTextClass:
+        return Value(text(tree_.text(tree_.item(arguments, 0))));
+      case GlobalKind::kNumpyType:
+        return Value(text(numpy_type_name(tree_, node)));
+      case GlobalKind::kNumpyScalar:
+        charge<Value>(sizeof(Value::List), 2);  // of a complex number
+        return numpy_number(tree_, node).value_or(Value());
       default:
-        return Value();
+        return container(kind, node);
     }
   }
 
-  Value ordered_dict(Node node, Node arguments) {
-    const bool has_given = tree_.count(arguments) == 1;
-    const bool of_dict = has_given && tree_.kind(tree_.item(arguments, 0)) == PickleKind::kDict;
-    const std::size_t given_count = has_given ? tree_.count(tree_.item(arguments, 0)) / (of_dict ? 2 : 1) : 0;
+  Value container(GlobalKind kind, Node node) {
+    const auto given = given_items(tree_, node);
+    switch (holds(kind)) {
+      case Holds::kMapping:
+        return filled_mapping(node, given);
+      case Holds::kSequence:
+      case Holds::kElements:
+        return list(given && tree_.count(*given) > 0 ? *given : node);
+      case Holds::kAttributes: {
+        const auto attributes = attributes_of(tree_, node);
+        return attributes ? mapping(*attributes) : Value(Value::Map());
+      }
+      case Holds::kNothing:
+        break;
+    }
+    return Value();
+  }
+
+  Value filled_mapping(Node node, std::optional<Node> given) {
+    const bool of_dict = given && tree_.kind(*given) == PickleKind::kDict;
+    const std::size_t given_count = given ? tree_.count(*given) / (of_dict ? 2 : 1) : 0;
     Value::Map result = map_of(given_count + tree_.count(node) / 2);
-    if (has_given) {
-      const Node given = tree_.item(arguments, 0);
-      if (of_dict) {
-        add_items(given, result);
-      } else {
-        auto pairs = tree_.items(given);
-        for (Node pair; pairs.next(pair);) {
-          auto parts = tree_.items(pair);
-          Node key, value;
-          parts.next(key);
-          parts.next(value);
-          result.emplace_back(convert(key), convert(value));
-        }
+    if (of_dict) {
+      add_items(*given, result);
+    } else if (given) {
+      auto pairs = tree_.items(*given);
+      for (Node pair; pairs.next(pair);) {
+        auto parts = tree_.items(pair);
+        Node key, value;
+        parts.next(key);
+        parts.next(value);
+        result.emplace_back(convert(key), convert(value));
       }
     }
     add_items(node, result);
-    return Value(std::move(result));
-  }
-
-  // Text whose characters are the bytes.
-  Value latin1(std::string_view view) {
-    charge<std::byte>(sizeof(Value::Bytes), view.size());
-    Value::Bytes result;
-    result.reserve(view.size());
-    for (std::size_t i = 0; i < view.size(); ++i) {
-      auto c = static_cast<unsigned char>(view[i]);
-      if (c >= 0x80) {
-        if (c > 0xC3) throw Error(ErrorCode::kCorrupt, "bytes spelled with characters beyond latin-1");
-        c = static_cast<unsigned char>((c & 3) << 6 | (static_cast<unsigned char>(view[++i]) & 0x3F));
-      }
-      result.push_back(static_cast<std::byte>(c));
-    }
     return Value(std::move(result));
   }
 
@@ -189,7 +213,7 @@ class Converter {
 
 bool key_is(const PickleTree& tree, Node key, std::string_view wanted) {
   if (tree.kind(key) == PickleKind::kText) return tree.text(key) == wanted;
-  return tree.kind(key) == PickleKind::kInt && std::to_string(tree.integer(key)) == wanted;
+  return key_text(tree, key) == wanted;
 }
 
 std::optional<Node> find_in_pairs(const PickleTree& tree, Node list, std::string_view key) {
@@ -212,21 +236,7 @@ std::optional<Node> find_in_mapping(const PickleTree& tree, Node node, std::stri
   return std::nullopt;
 }
 
-std::optional<Node> find_child(const PickleTree& tree, Node node, std::string_view key) {
-  const PickleKind kind = tree.kind(node);
-  if (kind == PickleKind::kDict) return find_in_mapping(tree, node, key);
-  if (kind == PickleKind::kObject) {
-    const Node callable = tree.callable(node);
-    const Node arguments = tree.arguments(node);
-    if (tree.kind(callable) != PickleKind::kGlobal) return std::nullopt;
-    const GlobalKind called = kind_of(tree.global_id(callable));
-    if (called != GlobalKind::kOrderedDict && called != GlobalKind::kCounter) return std::nullopt;
-    if (const auto found = find_in_mapping(tree, node, key)) return found;
-    if (tree.count(arguments) != 1) return std::nullopt;
-    const Node given = tree.item(arguments, 0);
-    return tree.kind(given) == PickleKind::kDict ? find_in_mapping(tree, given, key) : find_in_pairs(tree, given, key);
-  }
-  if (kind != PickleKind::kList && kind != PickleKind::kTuple) return std::nullopt;
+std::optional<Node> find_index(const PickleTree& tree, Node node, std::string_view key) {
   std::size_t index = 0;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
   if (error != std::errc() || end != key.data() + key.size()) return std::nullopt;
@@ -235,6 +245,43 @@ std::optional<Node> find_child(const PickleTree& tree, Node node, std::string_vi
     if (index == 0) return item;
   }
   return std::nullopt;
+}
+
+std::optional<Node> find_in_object(const PickleTree& tree, Node node, std::string_view key) {
+  const GlobalKind kind = called_kind(tree, node);
+  if (kind == GlobalKind::kOpaque) {
+    return tree.holds_mapping(node) ? find_in_mapping(tree, node, key) : find_index(tree, node, key);
+  }
+  const auto given = given_items(tree, node);
+  switch (holds(kind)) {
+    case Holds::kMapping:
+      if (const auto found = find_in_mapping(tree, node, key)) return found;
+      if (!given) return std::nullopt;
+      return tree.kind(*given) == PickleKind::kDict ? find_in_mapping(tree, *given, key)
+                                                    : find_in_pairs(tree, *given, key);
+    case Holds::kAttributes: {
+      const auto attributes = attributes_of(tree, node);
+      return attributes ? find_in_mapping(tree, *attributes, key) : std::nullopt;
+    }
+    case Holds::kSequence:
+      return find_index(tree, given && tree.count(*given) > 0 ? *given : node, key);
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Node> find_child(const PickleTree& tree, Node node, std::string_view key) {
+  switch (tree.kind(node)) {
+    case PickleKind::kDict:
+      return find_in_mapping(tree, node, key);
+    case PickleKind::kObject:
+      return find_in_object(tree, node, key);
+    case PickleKind::kList:
+    case PickleKind::kTuple:
+      return find_index(tree, node, key);
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace

@@ -28,6 +28,11 @@ std::vector<StorageChecksum> read_checksums(const ByteSource& source, const Limi
   return read_zip_checksums(source, limits);
 }
 
+std::optional<MemberChecksums::Member> read_pickle_member(const ByteSource& source, const Limits& limits) {
+  if (!is_zip(read_head(source))) return std::nullopt;
+  return read_zip_pickle_member(source, limits);
+}
+
 const Storage* Container::storage(Node persistent) const {
   const auto found = std::lower_bound(storages_.begin(), storages_.end(), persistent,
                                       [](const auto& entry, Node node) { return entry.first < node; });
@@ -79,13 +84,12 @@ std::optional<StorageId> parse_storage_id(const PickleTree& tree, Node id, bool 
   return result;
 }
 
-std::optional<DType> storage_dtype(const PickleTree&, std::uint16_t storage_class) {
-  if (is_untyped_storage(storage_class)) return std::nullopt;
-  if (const auto dtype = dtype_of(storage_class)) return dtype;
-  throw Error(ErrorCode::kUnsupported, "a quantized storage; dequantize the model before it is saved");
+Storage storage_of_class(std::uint16_t storage_class) {
+  Storage storage;
+  storage.dtype = dtype_of(storage_class);
+  storage.quantized = !storage.dtype && !is_untyped_storage(storage_class);
+  return storage;
 }
-
-std::uint64_t item_bytes(std::optional<DType> dtype) { return dtype ? std::max(bits_of(*dtype) / 8, 1u) : 1; }
 
 std::size_t persistent_count(const PickleTree& tree) {
   std::size_t count = 0;

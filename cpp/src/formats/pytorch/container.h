@@ -12,6 +12,7 @@
 
 #include "codec/memory_budget.h"
 #include "codec/pickle_vm.h"
+#include "formats/member_checksums.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/dtype.h"
 #include "weightstore/pytorch.h"
@@ -24,8 +25,9 @@ using Node = PickleTree::Node;
 struct Storage {
   std::uint64_t begin = 0;  // in the file
   std::uint64_t nbytes = 0;
-  std::optional<DType> dtype;  // none for an untyped one
-  std::uint32_t number = 0;    // the same for all references to the same bytes
+  std::optional<DType> dtype;  // none for an untyped or quantized one
+  bool quantized = false;
+  std::uint32_t number = 0;  // the same for all references to the same bytes
 };
 
 // A tensor as the file describes it: elements of a storage, `strides` apart.
@@ -80,7 +82,10 @@ std::unique_ptr<Container> open_tar(const ByteSource& source, const Limits& limi
                                     std::shared_ptr<MemoryBudget> memory);
 // Needs no more than kChecksumMemory bytes of memory for a byte of the file.
 std::vector<StorageChecksum> read_zip_checksums(const ByteSource& source, const Limits& limits);
+MemberChecksums::Member read_zip_pickle_member(const ByteSource& source, const Limits& limits);
 inline constexpr std::uint64_t kChecksumMemory = 4;
+// The record of the pickle in a ZIP archive; nullopt for the other kinds of files.
+std::optional<MemberChecksums::Member> read_pickle_member(const ByteSource& source, const Limits& limits);
 // Decides by the first bytes.
 std::unique_ptr<Container> open_container(const ByteSource& source, const Limits& limits,
                                           std::shared_ptr<MemoryBudget> memory);
@@ -101,10 +106,8 @@ struct StorageId {
 // nullopt for the other kind of id, a class given by its source, when `options` says to pass over it.
 std::optional<StorageId> parse_storage_id(const PickleTree& tree, Node id, bool stream, const Options& options);
 
-// The class's element type, none when untyped. Throws kUnsupported for quantized storages.
-std::optional<DType> storage_dtype(const PickleTree& tree, std::uint16_t storage_class);
-// Bytes of one element of a storage.
-std::uint64_t item_bytes(std::optional<DType> dtype);
+// A storage of this class, without its place.
+Storage storage_of_class(std::uint16_t storage_class);
 
 // How many nodes are of the kind kPersistent.
 std::size_t persistent_count(const PickleTree& tree);

@@ -27,10 +27,13 @@ bool recognises(const FileHead& head) {
 }
 
 OpenedFile open(std::shared_ptr<const ByteSource> source, const ReadOptions& options) {
+  TensorTable table = read_table(source, options.limits, {options.opaque});
+  const bool with_pickle = has_arrays(table);
   return {
-      .table = read_table(source, options.limits, {options.opaque}),
+      .table = std::move(table),
       .expansion = ExpansionLimit::usual(source->size(), options.limits),
-      .own_checksums = [source, limits = options.limits] { return read_storage_checks(*source, limits); },
+      .own_checksums = [source, limits = options.limits,
+                        with_pickle] { return read_storage_checks(*source, limits, with_pickle); },
   };
 }
 

@@ -1,5 +1,8 @@
 #include "formats/pytorch/globals.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string>
 #include <string_view>
 
 #include "weightstore/error.h"
@@ -10,6 +13,7 @@ namespace {
 // In the low byte of an id, in place of a dtype.
 constexpr std::uint8_t kNoType = 0xFF;
 constexpr std::uint8_t kUntyped = 0xFE;
+constexpr std::uint8_t kQuantized32 = 0xFD;
 
 constexpr std::uint8_t kCall = PickleGlobal::kCall;
 
@@ -20,14 +24,58 @@ struct Entry {
   std::uint8_t uses;
 };
 
+constexpr std::uint8_t kMake = kCall | PickleGlobal::kNew;
+constexpr std::uint8_t kMapping = PickleGlobal::kMapping;
+constexpr std::uint8_t kState = PickleGlobal::kState;
+
 constexpr Entry kEntries[] = {
-    {"collections", "OrderedDict", GlobalKind::kOrderedDict, kCall | PickleGlobal::kMapping | PickleGlobal::kState},
-    {"collections", "Counter", GlobalKind::kCounter, kCall | PickleGlobal::kMapping},
+    {"collections", "OrderedDict", GlobalKind::kOrderedDict, kCall | kMapping | kState},
+    {"collections", "Counter", GlobalKind::kCounter, kCall | kMapping},
+    {"collections", "defaultdict", GlobalKind::kDefaultDict, kCall | kMapping},
+    {"collections", "deque", GlobalKind::kDeque, kCall | PickleGlobal::kList},
+    {"argparse", "Namespace", GlobalKind::kNamespace, kMake | kState},
+    {"types", "SimpleNamespace", GlobalKind::kNamespace, kMake | kState},
     {"builtins", "set", GlobalKind::kSet, kCall},
+    {"builtins", "frozenset", GlobalKind::kSet, kCall},
     {"builtins", "bytearray", GlobalKind::kByteArray, kCall},
     {"builtins", "bytes", GlobalKind::kByteArray, kCall},  // how protocol 2 spells none at all
     {"builtins", "complex", GlobalKind::kComplex, kCall},
+    {"builtins", "slice", GlobalKind::kSlice, kCall},
+    {"builtins", "range", GlobalKind::kSlice, kCall},
+    {"builtins", "xrange", GlobalKind::kSlice, kCall},
+    // As the factory of a defaultdict, or as a type in a config.
+    {"builtins", "int", GlobalKind::kConstant, 0},
+    {"builtins", "long", GlobalKind::kConstant, 0},
+    {"builtins", "float", GlobalKind::kConstant, 0},
+    {"builtins", "bool", GlobalKind::kConstant, 0},
+    {"builtins", "str", GlobalKind::kConstant, 0},
+    {"builtins", "unicode", GlobalKind::kConstant, 0},
+    {"builtins", "list", GlobalKind::kConstant, 0},
+    {"builtins", "dict", GlobalKind::kConstant, 0},
+    {"builtins", "tuple", GlobalKind::kConstant, 0},
     {"_codecs", "encode", GlobalKind::kEncode, kCall},
+    {"pathlib", "PosixPath", GlobalKind::kPath, kCall},
+    {"pathlib", "PurePosixPath", GlobalKind::kPath, kCall},
+    {"pathlib", "WindowsPath", GlobalKind::kWindowsPath, kCall},
+    {"pathlib", "PureWindowsPath", GlobalKind::kWindowsPath, kCall},
+    {"pathlib._local", "PosixPath", GlobalKind::kPath, kCall},  // Python 3.13
+    {"pathlib._local", "PurePosixPath", GlobalKind::kPath, kCall},
+    {"pathlib._local", "WindowsPath", GlobalKind::kWindowsPath, kCall},
+    {"pathlib._local", "PureWindowsPath", GlobalKind::kWindowsPath, kCall},
+    {"datetime", "datetime", GlobalKind::kDateTime, kCall},
+    {"datetime", "date", GlobalKind::kDate, kCall},
+    {"datetime", "time", GlobalKind::kTime, kCall},
+    {"datetime", "timedelta", GlobalKind::kTimeDelta, kCall},
+    {"datetime", "timezone", GlobalKind::kTimeZone, kCall},
+    {"numpy", "dtype", GlobalKind::kNumpyType, kCall | kState},
+    {"numpy", "ndarray", GlobalKind::kConstant, 0},
+    {"numpy.core.multiarray", "scalar", GlobalKind::kNumpyScalar, kCall},
+    {"numpy._core.multiarray", "scalar", GlobalKind::kNumpyScalar, kCall},
+    {"numpy.core.multiarray", "_reconstruct", GlobalKind::kArray, kCall | kState},
+    {"numpy._core.multiarray", "_reconstruct", GlobalKind::kArray, kCall | kState},
+    {"numpy.core.numeric", "_frombuffer", GlobalKind::kArrayOfBuffer, kCall},
+    {"numpy._core.numeric", "_frombuffer", GlobalKind::kArrayOfBuffer, kCall},
+    {"torch.torch_version", "TorchVersion", GlobalKind::kTextClass, kMake | kState},
     {"torch", "Size", GlobalKind::kSize, kCall},
     {"torch", "device", GlobalKind::kDevice, kCall},
     {"torch", "Tensor", GlobalKind::kTensorClass, 0},
@@ -45,12 +93,45 @@ constexpr Entry kEntries[] = {
     {"torch._utils", "_rebuild_parameter", GlobalKind::kRebuildParameter, kCall},
     {"torch._utils", "_rebuild_parameter_with_state", GlobalKind::kRebuildParameter, kCall},
     {"torch._tensor", "_rebuild_from_type_v2", GlobalKind::kRebuildFromType, kCall},
+    {"torch._utils", "_rebuild_wrapper_subclass", GlobalKind::kRebuildWrapper, kCall},
     {"torch._utils", "_rebuild_qtensor", GlobalKind::kRebuildQuantized, kCall},
     {"torch._utils", "_rebuild_sparse_tensor", GlobalKind::kRebuildSparse, kCall},
     {"torch._utils", "_rebuild_sparse_csr_tensor", GlobalKind::kRebuildSparse, kCall},
     {"torch._utils", "_rebuild_nested_tensor", GlobalKind::kRebuildNested, kCall},
     {"torch._utils", "_rebuild_meta_tensor_no_storage", GlobalKind::kRebuildMeta, kCall},
 };
+
+// Everything in these modules acts on the machine: runs programs, opens files or sockets, imports code.
+constexpr std::string_view kActingModules[] = {"os",     "posix",  "nt",     "subprocess", "sys",
+                                               "shutil", "socket", "ctypes", "runpy",      "importlib"};
+// Other names of parts of them, under which picklers write those.
+constexpr std::string_view kActingAliases[] = {"commands", "imp", "_posixsubprocess", "_socket", "_ctypes"};
+// And of these modules the functions below.
+constexpr std::string_view kBuiltinModules[] = {"builtins", "__builtin__", "__builtins__", "io", "_io"};
+constexpr std::string_view kActingFunctions[] = {"eval", "exec", "execfile", "compile", "open", "__import__"};
+
+template <std::size_t kCount>
+bool contains(const std::string_view (&words)[kCount], std::string_view word) {
+  return std::find(std::begin(words), std::end(words), word) != std::end(words);
+}
+
+bool is_acting_module(std::string_view name) {
+  return contains(kActingModules, name) || contains(kActingAliases, name);
+}
+
+// Python's unpickler follows the dots of a name: module "torch.serialization", name "os.system" is os.system.
+bool acts(std::string_view module, std::string_view name) {
+  if (is_acting_module(module.substr(0, module.find('.')))) return true;
+  bool is_builtin = contains(kBuiltinModules, module);
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    if (is_acting_module(part) || (is_builtin && contains(kActingFunctions, part))) return true;
+    is_builtin = contains(kBuiltinModules, part);
+    begin = end + 1;
+  }
+  return false;
+}
 
 struct Typed {
   std::string_view name;
@@ -74,7 +155,7 @@ constexpr Typed kClasses[] = {
     {"ComplexFloat", type(DType::kC64)},
     {"ComplexDouble", type(DType::kC128)},
     {"QInt8", kNoType},
-    {"QInt32", kNoType},
+    {"QInt32", kQuantized32},
     {"QUInt8", kNoType},
     {"QUInt4x2", kNoType},
     {"QUInt2x4", kNoType},
@@ -164,95 +245,41 @@ std::optional<PickleGlobal> find(std::string_view module, std::string_view name)
   return std::nullopt;
 }
 
-// ---- arguments -----------------------------------------------------------------------------------------------------
-
-using Node = PickleTree::Node;
-
-bool is_pair(const PickleTree& tree, Node node) {
-  const PickleKind kind = tree.kind(node);
-  return (kind == PickleKind::kTuple || kind == PickleKind::kList) && tree.count(node) == 2;
-}
-
-// Python 2 made an OrderedDict of a list of pairs, Python 3 makes an empty one. `seen` are lists that were gone over.
-bool is_list_of_pairs(const PickleTree& tree, Node node, ChargedSet<Node>& seen) {
-  if (tree.kind(node) != PickleKind::kList) return false;
-  if (!seen.insert(node).second) return true;
-  auto items = tree.items(node);
-  for (Node item; items.next(item);) {
-    if (!is_pair(tree, item)) return false;
-  }
-  return true;
-}
-
-bool is_latin1(const PickleTree& tree, Node node) {
-  if (tree.kind(node) != PickleKind::kText) return false;
-  const std::string_view text = tree.text(node);
-  return text == "latin1" || text == "latin-1";
-}
-
-bool takes(const PickleTree& tree, GlobalKind kind, Node arguments, ChargedSet<Node>& seen) {
-  const std::size_t count = tree.count(arguments);
-  const auto is = [&](std::size_t i, PickleKind wanted) {
-    return i < count && tree.kind(tree.item(arguments, i)) == wanted;
-  };
-  const bool encoded = count == 2 && is(0, PickleKind::kText) && is_latin1(tree, tree.item(arguments, 1));
-  switch (kind) {
-    case GlobalKind::kOrderedDict:
-      return count == 0 || (count == 1 && is_list_of_pairs(tree, tree.item(arguments, 0), seen));
-    case GlobalKind::kCounter:
-      return count == 0 || (count == 1 && is(0, PickleKind::kDict));
-    case GlobalKind::kSet:
-      return count == 0 || (count == 1 && is(0, PickleKind::kList));
-    case GlobalKind::kByteArray:
-      return count == 0 || encoded ||
-             (count == 1 && (is(0, PickleKind::kBytes) || is(0, PickleKind::kObject)));  // of an encode()
-    case GlobalKind::kEncode:
-      return encoded;
-    case GlobalKind::kComplex:
-      return count == 2 && is(0, PickleKind::kFloat) && is(1, PickleKind::kFloat);
-    case GlobalKind::kSize:
-      return count == 1 && is(0, PickleKind::kTuple);
-    case GlobalKind::kDevice:
-      return is(0, PickleKind::kText) && (count == 1 || (count == 2 && is(1, PickleKind::kInt)));
-    case GlobalKind::kLayout:
-      return count == 1 && is(0, PickleKind::kText);
-    default:
-      return true;
-  }
-}
-
 }  // namespace
 
 GlobalKind kind_of(std::uint16_t id) { return static_cast<GlobalKind>(id >> 8); }
 
 std::optional<DType> dtype_of(std::uint16_t id) {
   const auto type = static_cast<std::uint8_t>(id & 0xFF);
-  if (type == kNoType || type == kUntyped) return std::nullopt;
+  if (type >= kQuantized32) return std::nullopt;
   return static_cast<DType>(type);
 }
 
 bool is_untyped_storage(std::uint16_t id) { return kind_of(id) == GlobalKind::kStorage && (id & 0xFF) == kUntyped; }
 
-PickleGlobal TorchGlobals::lookup(std::string_view module, std::string_view name) const {
-  if (const auto found = find(module, name)) return *found;
-  if (opaque_ == Opaque::kSkip) return {make_id(GlobalKind::kOpaque, kNoType), PickleGlobal::kAll};
-  throw Error(ErrorCode::kUnsupported,
-              "the file needs '" + printable(module) + "." + printable(name) +
-                  "', which is no tensor or plain data; nothing of it was run. To read the tensors and pass over such "
-                  "objects, open the file with opaque=\"skip\" (C++: Opaque::kSkip)");
+std::uint64_t storage_item_bytes(std::uint16_t id) {
+  if (const auto dtype = dtype_of(id)) return std::max(bits_of(*dtype) / 8, 1u);
+  return (id & 0xFF) == kQuantized32 ? 4 : 1;
 }
 
-void check_calls(const PickleTree& tree) {
-  ChargedSet<Node> seen(tree.memory());
-  for (std::size_t i = 0; i < tree.node_count(); ++i) {
-    const auto node = static_cast<Node>(i);
-    if (tree.kind(node) != PickleKind::kObject) continue;
-    const Node callable = tree.callable(node);
-    if (tree.kind(callable) != PickleKind::kGlobal) continue;
-    if (takes(tree, kind_of(tree.global_id(callable)), tree.arguments(node), seen)) continue;
-    throw Error(ErrorCode::kCorrupt, "arguments that " + printable(tree.global_module(callable)) + "." +
-                                         printable(tree.global_name(callable)) + " does not take");
+GlobalKind called_kind(const PickleTree& tree, PickleTree::Node object) {
+  const PickleTree::Node callable = tree.callable(object);
+  return tree.kind(callable) == PickleKind::kGlobal ? kind_of(tree.global_id(callable)) : GlobalKind::kOpaque;
+}
+
+PickleGlobal TorchGlobals::lookup(std::string_view module, std::string_view name) const {
+  if (const auto found = find(module, name)) return *found;
+  const auto shown = [&] { return "'" + printable(module) + "." + printable(name) + "'"; };
+  if (acts(module, name)) {
+    throw Error(ErrorCode::kUnsupported, "the file names " + shown() +
+                                             ", which acts on the machine that loads it; weights have no use for it. "
+                                             "Nothing of it was run, and no option makes the file readable");
   }
+  if (opaque_ == Opaque::kSkip) return {make_id(GlobalKind::kOpaque, kNoType), PickleGlobal::kAll};
+  throw Error(ErrorCode::kUnsupported,
+              "the file needs " + shown() +
+                  ", which is no tensor or plain data; nothing of it was run. To read the rest and leave such objects "
+                  "out, open the file with opaque=\"skip\" (C++: Opaque::kSkip)");
 }
 
 }  // namespace weightstore::pytorch

@@ -88,7 +88,7 @@ class StreamContainer final : public Container {
       const auto [found, added] = roots_.try_emplace(id.key);
       Root& root = found->second;
       if (added) {
-        root.storage.dtype = storage_dtype(tree, id.storage_class);
+        root.storage = storage_of_class(id.storage_class);
         root.storage.number = static_cast<std::uint32_t>(roots_.size() - 1);
         root.numel = id.numel;
         root.storage_class = id.storage_class;
@@ -126,7 +126,7 @@ class StreamContainer final : public Container {
           .at_offset(position_);
     }
     root.storage.begin = position_ + 8;
-    const auto nbytes = checked_mul(numel, item_bytes(root.storage.dtype));
+    const auto nbytes = checked_mul(numel, storage_item_bytes(root.storage_class));
     if (!nbytes || *nbytes > source_.size() - root.storage.begin) {
       throw corrupt("the file ends inside storage '" + printable(key) + "'").at_offset(position_);
     }
@@ -141,8 +141,8 @@ class StreamContainer final : public Container {
     Storage part = root.storage;
     const auto end = checked_add(id.view->offset, id.view->numel);
     if (!end || *end > root.numel) throw corrupt("a view reaches beyond storage '" + printable(id.key) + "'");
-    part.begin += id.view->offset * item_bytes(part.dtype);
-    part.nbytes = id.view->numel * item_bytes(part.dtype);
+    part.begin += id.view->offset * storage_item_bytes(root.storage_class);
+    part.nbytes = id.view->numel * storage_item_bytes(root.storage_class);
     return part;
   }
 

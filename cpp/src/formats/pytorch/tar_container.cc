@@ -83,9 +83,10 @@ class TarContainer final : public Container {
       const PickleTree& tree = in.pickle();
       require_tuple(tree, tree.root(), 3, "a storage");
       const std::string key = key_of(tree, tree.item(tree.root(), 0));
-      Storage storage;
-      storage.dtype = storage_dtype(tree, require_class(tree, tree.item(tree.root(), 2), GlobalKind::kStorage));
-      const auto nbytes = checked_mul(in.number(), item_bytes(storage.dtype));
+      const std::uint16_t storage_class = require_class(tree, tree.item(tree.root(), 2), GlobalKind::kStorage);
+      Storage storage = storage_of_class(storage_class);
+      if (!storage.dtype) throw corrupt("a storage of a type that tar archives do not have");
+      const auto nbytes = checked_mul(in.number(), storage_item_bytes(storage_class));
       storage.begin = in.skip(nbytes);
       storage.nbytes = *nbytes;
       add_storage(key, storage);
@@ -96,7 +97,7 @@ class TarContainer final : public Container {
     for (Node view; items.next(view);) {
       require_tuple(views, view, 4, "a view of a storage");
       Storage storage = storage_named(key_of(views, views.item(view, 1)));
-      const std::uint64_t width = item_bytes(storage.dtype);
+      const std::uint64_t width = bits_of(*storage.dtype) / 8;
       const auto begin = checked_mul(natural(views, views.item(view, 2), "the offset of a view"), width);
       const auto nbytes = checked_mul(natural(views, views.item(view, 3), "elements of a view"), width);
       if (!begin || !nbytes || *begin > storage.nbytes || *nbytes > storage.nbytes - *begin) {

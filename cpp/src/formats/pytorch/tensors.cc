@@ -17,10 +17,11 @@ Error unsupported(std::string message) { return Error(ErrorCode::kUnsupported, s
 
 std::optional<GlobalKind> called(const PickleTree& tree, Node node) {
   if (tree.kind(node) != PickleKind::kObject) return std::nullopt;
-  const Node callable = tree.callable(node);
-  if (tree.kind(callable) != PickleKind::kGlobal) return std::nullopt;
-  return kind_of(tree.global_id(callable));
+  return called_kind(tree, node);
 }
+
+// Bytes of one element in a storage.
+std::uint64_t item_bytes(DType dtype) { return std::max(bits_of(dtype) / 8, 1u); }
 
 bool is_complex(DType dtype) { return dtype == DType::kC32 || dtype == DType::kC64 || dtype == DType::kC128; }
 
@@ -66,7 +67,7 @@ class TensorReader {
       case GlobalKind::kRebuildParameter: {
         require(count == 3 || count == 4);
         const Node tensor = tree_.item(arguments, 0);
-        require(is_tensor(tree_, container_, tensor));
+        require(is_tensor(tree_, container_, tensor) && !is_array(tree_, tensor));
         return read(tensor);
       }
       case GlobalKind::kRebuildFromType: {
@@ -75,8 +76,13 @@ class TensorReader {
         require(tree_.kind(function) == PickleKind::kGlobal);
         require(tree_.kind(tree_.item(arguments, 1)) == PickleKind::kGlobal);
         require(tree_.kind(tree_.item(arguments, 2)) == PickleKind::kTuple);
-        return rebuild(kind_of(tree_.global_id(function)), tree_.item(arguments, 2));
+        const GlobalKind maker = kind_of(tree_.global_id(function));
+        if (maker == GlobalKind::kRebuildWrapper) return local_part(tree_.item(arguments, 3));
+        if (maker == GlobalKind::kOpaque) throw unsupported("a tensor of a kind that is not known");
+        return rebuild(maker, tree_.item(arguments, 2));
       }
+      case GlobalKind::kRebuildWrapper:
+        throw unsupported("a tensor that is made of other tensors");
       case GlobalKind::kRebuildQuantized:
         throw unsupported("a quantized tensor; dequantize() it before it is saved");
       case GlobalKind::kRebuildSparse:
@@ -88,6 +94,27 @@ class TensorReader {
       default:
         throw corrupt("a tensor made by a function that makes none");
     }
+  }
+
+  // A tensor that is made of others has them as attributes. A DTensor has one, the part of its process.
+  StoredTensor local_part(Node state) {
+    const auto find = [&](Node attributes) -> std::optional<Node> {
+      if (tree_.kind(attributes) != PickleKind::kDict) return std::nullopt;
+      auto items = tree_.items(attributes);
+      for (Node key; items.next(key);) {
+        Node value;
+        items.next(value);
+        if (tree_.kind(key) == PickleKind::kText && tree_.text(key) == "_local_tensor") return value;
+      }
+      return std::nullopt;
+    };
+    std::optional<Node> local = find(state);
+    // (__dict__, slots)
+    if (tree_.kind(state) == PickleKind::kTuple && tree_.count(state) == 2) local = find(tree_.item(state, 1));
+    if (!local || !is_tensor(tree_, container_, *local) || is_array(tree_, *local)) {
+      throw unsupported("a tensor that is made of other tensors, and none of them is its local part");
+    }
+    return read(*local);
   }
 
   void require(bool right) const {
@@ -125,6 +152,7 @@ class TensorReader {
     require(tree_.kind(storage) == PickleKind::kPersistent);
     const Storage* found = container_.storage(storage);
     if (found == nullptr) throw corrupt("a tensor of what is no storage");
+    if (found->quantized) throw unsupported("a tensor of a quantized storage; dequantize() it before it is saved");
     layout.storage = *found;
     layout.offset = natural(tree_, tree_.item(arguments, 1), "the offset of a tensor");
     read_numbers(tree_.item(arguments, 2), layout.shape, "a dimension");
@@ -232,6 +260,19 @@ void TensorPlacer::check_width(const StoredTensor& layout, std::uint64_t width) 
         "to exchange");
   }
   known = static_cast<std::uint8_t>(width);
+}
+
+void TensorPlacer::place(std::string_view name, PickledArray array) {
+  constexpr std::uint64_t kSourceBytes = 256;  // of the source, the owner, and their place in the table
+  TensorTable::Row tensor{name, array.dtype, array.shape, 0, 0, array.elements.size(), {}, {}};
+  if (array.elements.empty()) return table_.add(tensor);
+  // The elements outlive the budget, which stays charged for them.
+  MemoryLease lease(memory_, kSourceBytes + MemoryBudget::heap_bytes(array.elements.size()));
+  const auto elements = std::make_shared<const std::string>(array.elements);
+  lease.keep();
+  tensor.source =
+      table_.add_source(memory_source(std::as_bytes(std::span(*elements)), elements, std::string(file_->name())));
+  table_.add(tensor);
 }
 
 void TensorPlacer::place(std::string_view name, const StoredTensor& layout) {

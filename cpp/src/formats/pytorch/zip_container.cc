@@ -86,7 +86,7 @@ class ZipContainer final : public Container {
       name += id->key;
       const auto record = directory_.find(name);
       if (!record) throw corrupt("the archive has no record '" + printable(name) + "' for a storage");
-      storages_.emplace_back(node, storage_of(tree, *id, *record, uses[*record]));
+      storages_.emplace_back(node, storage_of(*id, *record, uses[*record]));
     }
   }
 
@@ -96,14 +96,16 @@ class ZipContainer final : public Container {
     bool seen = false;
   };
 
-  Storage storage_of(const PickleTree& tree, const StorageId& id, std::size_t number, Use& use) const {
+  Storage storage_of(const StorageId& id, std::size_t number, Use& use) const {
     const ZipRecord& record = directory_[number];
     const auto named = [&] { return "storage '" + printable(id.key) + "' "; };
-    Storage storage{record.begin, record.size, storage_dtype(tree, id.storage_class),
-                    static_cast<std::uint32_t>(number)};
+    Storage storage = storage_of_class(id.storage_class);
+    storage.begin = record.begin;
+    storage.nbytes = record.size;
+    storage.number = static_cast<std::uint32_t>(number);
     if (use.seen && use.storage_class != id.storage_class) throw corrupt(named() + "is referred to as of two types");
     use = {id.storage_class, true};
-    const auto expected = checked_mul(id.numel, item_bytes(storage.dtype));
+    const auto expected = checked_mul(id.numel, storage_item_bytes(id.storage_class));
     if (expected != record.size) {
       throw corrupt(named() + "has " + std::to_string(record.size) + " bytes; its " + std::to_string(id.numel) +
                     " elements take " + (expected ? std::to_string(*expected) : "more than 2^64"))
@@ -165,6 +167,13 @@ std::vector<StorageChecksum> read_zip_checksums(const ByteSource& source, const 
     if (record.has_crc()) result.back().crc = record.crc;
   }
   return result;
+}
+
+MemberChecksums::Member read_zip_pickle_member(const ByteSource& source, const Limits& limits) {
+  const ZipDirectory directory = read_directory(source, limits, nullptr);
+  const ZipRecord& record = directory[*directory.find(find_root(directory) + "data.pkl")];
+  const auto crc = record.has_crc() ? std::optional(record.crc) : std::nullopt;
+  return {std::string(record.name), record.begin, record.end(), record.size, crc, record.deflated};
 }
 
 }  // namespace weightstore::pytorch

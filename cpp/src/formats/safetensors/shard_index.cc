@@ -1,5 +1,5 @@
-// model.safetensors.index.json, as Hugging Face's tools write it. A shard name comes from an untrusted file and becomes
-// part of a path, so it must be one plain component.
+// model.safetensors.index.json and pytorch_model.bin.index.json, as Hugging Face's tools write them. A shard name comes
+// from an untrusted file and becomes part of a path, so it must be one plain component.
 
 #include <algorithm>
 #include <string>
@@ -14,7 +14,10 @@
 namespace weightstore::safetensors {
 namespace {
 
-void check_shard_name(const JsonCursor& cursor, std::string_view tensor, std::string_view file) {
+constexpr std::string_view kTorchExtension = ".bin";
+
+// The format of a file, by its name. Throws for a name that is none.
+Format check_shard_name(const JsonCursor& cursor, std::string_view tensor, std::string_view file) {
   const auto refuse = [&](const char* why) {
     cursor.fail("shard '" + printable(file) + "' of tensor '" + printable(tensor) + "' " + why);
   };
@@ -22,7 +25,9 @@ void check_shard_name(const JsonCursor& cursor, std::string_view tensor, std::st
     refuse("is not a plain file name beside the index");
   }
   // Also rules out the empty name, "." and "..".
-  if (file.size() <= kExtension.size() || !file.ends_with(kExtension)) refuse("does not end in .safetensors");
+  const auto is = [&](std::string_view ending) { return file.size() > ending.size() && file.ends_with(ending); };
+  if (!is(kExtension) && !is(kTorchExtension)) refuse("ends neither in .safetensors nor in .bin");
+  return is(kExtension) ? Format::kSafetensors : Format::kPytorch;
 }
 
 // One entry a line, sorted, as the tools that read such files by eye expect.
@@ -71,7 +76,11 @@ ShardIndex parse_index(std::string_view json) try {
       while (cursor.next_key(tensor, key_scratch)) {
         if (cursor.peek() != '"') cursor.fail("the shard of tensor '" + printable(tensor) + "' is not a string");
         const std::string_view file = cursor.read_string(scratch);
-        check_shard_name(cursor, tensor, file);
+        const Format format = check_shard_name(cursor, tensor, file);
+        if (index.weight_map.size() > 0 && format != index.shard_format) {
+          cursor.fail("the index names both .safetensors and .bin files");
+        }
+        index.shard_format = format;
         index.weight_map.add(tensor, file);
       }
     } else if (key == "metadata") {
