@@ -32,7 +32,11 @@ class CheckpointReader:
             raise errors.make("invalid_argument", message, format="checkpoint")
         self._framework = _FRAMEWORKS[framework]
         with _about_checkpoint():
-            self._core = _core.CheckpointReader.open(arguments.path_text(path))
+            self._path = arguments.path_text(path)
+            self._core = _core.CheckpointReader.open(self._path)
+
+    def __repr__(self) -> str:
+        return f"<CheckpointReader {self._path!r}, {len(self.tensor_names())} tensors, {len(self.tables())} tables>"
 
     def tensor_names(self) -> list[str]:
         """The names of all tensors and columns, sorted."""

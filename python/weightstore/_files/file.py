@@ -192,6 +192,16 @@ class File(Mapping[str, TensorHandle]):
         reader = self._source.reader
         return sorted(name for name, *_ in reader.describe_many(reader.without_checksum()))
 
+    # ---- for others ----------------------------------------------------------------------------------------------
+
+    def __reduce__(self) -> Any:
+        """A File is pickled by its path: for the workers of a DataLoader, say. The copy is the same file, opened again with the
+        same options, or a ConflictError if the file has changed."""
+        return File, (self._source,)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return [] if self.closed else self._names()
+
     # ---- end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:

@@ -145,6 +145,9 @@ class TensorHandle(ArrayProtocols):
             must_share=copy is False and mapped,
         )
 
+    def __reduce__(self) -> Any:
+        return _handle_again, (self._source, self._name, self._selection)
+
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape)) or "scalar"
         return f"<TensorHandle {self._name!r} {self._dtype} {shape}, {format_size(self.nbytes)}>"
@@ -166,6 +169,10 @@ class TensorHandle(ArrayProtocols):
             return reader.load([self._number])[0]
         dims = [(dim.start, dim.step, dim.size) for dim in self._selection.dims]
         return reader.read_slice(self._number, dims, self.nbytes)
+
+
+def _handle_again(source: OpenSource, name: str, selection: Selection | None) -> TensorHandle:
+    return TensorHandle(source, source.reader.at(name), selection)
 
 
 class Origin(NamedTuple):

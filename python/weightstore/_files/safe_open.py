@@ -69,6 +69,12 @@ class safe_open:  # noqa: N801 - the name users know
     ) -> None:
         self._source.close()
 
+    def __repr__(self) -> str:
+        where = repr(self._source.path) if self._source.path is not None else "in memory"
+        if self._source.closed:
+            return f"<safe_open {where}, closed>"
+        return f"<safe_open {where}, {len(self._source.reader)} tensors for {self._framework}>"
+
     def keys(self) -> list[str]:
         """The names of the tensors, sorted."""
         return self._opened().reader.names()
@@ -124,10 +130,16 @@ class SafeSlice:
         self._opened = opened
         self._handle = handle
 
+    def __repr__(self) -> str:
+        handle = self._handle
+        return f"<SafeSlice {handle.name!r} {handle.dtype} {list(handle.shape)}>"
+
     def get_shape(self) -> list[int]:
+        """The shape of the whole tensor."""
         return list(self._handle.shape)
 
     def get_dtype(self) -> str:
+        """The element type by its SafeTensors name."""
         return self._handle.dtype
 
     def __getitem__(self, key: Any) -> Any:

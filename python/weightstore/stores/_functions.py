@@ -59,7 +59,7 @@ def _target(store: Any) -> ModuleStore:
 
 def _checked(store: Any, method: str) -> ModuleStore:
     if not hasattr(store, method):
-        raise TypeError(f"expected a store or a path; {type(store).__name__} has no {method}()")
+        raise TypeError(f"expected a store or a path; {errors.typed(store)} has no {method}()")
     made: ModuleStore = store
     return made
 
