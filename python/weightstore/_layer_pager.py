@@ -52,7 +52,8 @@ class LayerPager(Pager):
             **core_options(budget_bytes, policy, strict, direct, readers),
         )
         if any(name is not id for id, name in names.items()):
-            self._slots = {id: slot for slot, id in enumerate(names)}
+            slots = {id: _core.Pager.slot(self, name) for id, name in names.items()}  # in the order of the offsets
+            self._slots = dict(sorted(slots.items(), key=lambda item: item[1]))
             self.__class__ = _by_key(type(self))  # type: ignore[arg-type]
 
 

@@ -64,7 +64,7 @@ def test_every_method_takes_ids():
     with LayerPager(DATA, IDS, budget_bytes=16, pinned=[7]) as pager:
         assert isinstance(pager, LayerPager)
         assert repr(pager).startswith("<LayerPager of 7 tensors")
-        assert pager.names() == list(pager) == list(pager.keys()) == list(IDS)
+        assert pager.names() == list(pager) == pager.keys() == list(IDS)
         for id, place in IDS.items():
             assert pager.acquire(id).bytes() == cut(*place)
             assert id in pager
@@ -96,6 +96,17 @@ def test_an_int_is_an_id_where_ids_are_ints_and_a_slot_elsewhere():
             pager.acquire(1)
     with LayerPager(DATA, {"5": (0, 1), "0": (1, 1)}) as pager:
         assert pager.acquire(0).bytes() == cut(0, 1)
+
+
+def test_entries_in_another_order_than_their_offsets():
+    ids = {3: (30, 2), "b": (10, 2), (1, 2): (20, 2)}
+    with LayerPager(DATA, ids, pinned=[(1, 2)]) as pager:
+        for id, place in ids.items():
+            assert pager.acquire(id).bytes() == cut(*place)
+        assert [tensor.bytes() for tensor in pager.acquire_many(ids)] == [cut(*place) for place in ids.values()]
+        assert pager.is_pinned((1, 2))
+        assert pager.names() == ["b", (1, 2), 3]
+        assert [pager.slot(id) for id in pager.names()] == [0, 1, 2]
 
 
 def test_ids_that_print_alike_are_kept_apart():
