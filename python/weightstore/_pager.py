@@ -205,7 +205,33 @@ class Pager(_core.Pager):
         self._set_budget(_budget_bytes(budget))
 
     @property
+    def resident_bytes(self) -> int:
+        """The bytes of all tensors that the pager keeps in memory."""
+        return super().resident_bytes
+
+    @property
+    def resident_count(self) -> int:
+        """The number of tensors that the pager keeps in memory."""
+        return super().resident_count
+
+    @property
+    def live_bytes(self) -> int:
+        """All memory that the pager uses: resident tensors, evicted tensors that callers hold, tensors being read, and buffers."""
+        return super().live_bytes
+
+    @property
+    def over_budget_bytes(self) -> int:
+        """By how much the resident tensors exceed the budget; 0 if they do not."""
+        return super().over_budget_bytes
+
+    @property
+    def reads_directly(self) -> bool:
+        """Whether reads bypass the page cache."""
+        return super().reads_directly
+
+    @property
     def policy(self) -> str:
+        """The rule of eviction, "lru": the least recently used tensor goes first."""
         return "lru"
 
     def names(self) -> list[Any]:

@@ -71,5 +71,6 @@ class Loader:
         return info
 
     def load(self) -> None:
+        """Loads. Checks names, types and shapes first; an error about them leaves everything as it was."""
         info = self._filter_func(self.default_load_info())
         BackgroundCall(self._impl, lambda: self._impl.load(json.dumps(info)), self._progress).wait()

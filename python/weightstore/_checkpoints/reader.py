@@ -64,6 +64,7 @@ class CheckpointReader:
             return self._show(self._core.read_rows(name, begin, end), dtype, (end - begin, *shape[1:]))
 
     def tensor_shape(self, name: str) -> list[int]:
+        """The shape in the framework of this reader."""
         dtype, shape = self._describe(name)
         with _about_checkpoint():
             return list(frameworks.shown_shape(dtype, shape, name))
@@ -81,6 +82,7 @@ class CheckpointReader:
         return list(self._describe(name)[1])
 
     def tensor_nbytes(self, name: str) -> int:
+        """The number of bytes in the files."""
         with _about_checkpoint():
             return self._core.describe(name)[2]
 

@@ -205,11 +205,13 @@ class File(Mapping[str, TensorHandle]):
     # ---- end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
+        """Lets the file go. Arrays and tensors that were made from it stay valid."""
         self._source.close()
         self._name_list = None
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called."""
         return self._source.closed
 
     def __enter__(self) -> File:

@@ -36,6 +36,7 @@ class TensorHandle(ArrayProtocols):
 
     @property
     def name(self) -> str:
+        """The name in the file."""
         return self._name
 
     @property
@@ -46,10 +47,12 @@ class TensorHandle(ArrayProtocols):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of what is selected, in elements as files count."""
         return self._shape if self._selection is None else self._selection.shape
 
     @property
     def nbytes(self) -> int:
+        """The number of bytes of what is selected."""
         if self._selection is None:
             return self._nbytes
         return self._selection.size * dtypes.bits(self._dtype) // 8

@@ -80,6 +80,7 @@ class Builder(ABC):
         return self
 
     def with_regexes(self, patterns: Iterable[str | re.Pattern[str]]) -> Self:
+        """Also tensors whose names contain a match of any of these."""
         with self._placing():
             self._filtered().with_regexes(patterns)
         return self
@@ -90,6 +91,7 @@ class Builder(ABC):
         return self
 
     def with_full_paths(self, paths: Iterable[str]) -> Self:
+        """Also the tensors of these names."""
         self._filtered().with_full_paths(paths)
         return self
 
@@ -99,6 +101,7 @@ class Builder(ABC):
         return self
 
     def with_predicates(self, predicates: Iterable[Predicate]) -> Self:
+        """Also tensors for which any of these is true."""
         self._filtered().with_predicates(predicates)
         return self
 

@@ -85,6 +85,7 @@ class ModuleSnapshot:
         *,
         types: Types | None = None,
     ) -> list[TensorSnapshot]:
+        """Snapshots of the tensors, as collect() of this package gives them."""
         return collect(self, filter, adapter, skip_enum_variants, types=types)
 
     def apply(
@@ -101,7 +102,9 @@ class ModuleSnapshot:
         return apply(self, snapshots, filter, adapter, skip_enum_variants, **options)
 
     def save_into(self, store: StoreOrPath) -> None:
+        """Saves the module into a store or a file."""
         save_into(self, store)
 
     def load_from(self, store: StoreOrFile) -> ApplyResult:
+        """Loads the module from a store or a file."""
         return load_from(self, store)
