@@ -234,15 +234,15 @@ class Pager(_core.Pager):
         """The rule of eviction, "lru": the least recently used tensor goes first."""
         return "lru"
 
-    def names(self) -> list[Any]:
+    def names(self) -> list[str]:
         """All names, in the order of their slots: text, or the ids of a LayerPager."""
         return [self.describe(slot)[0] for slot in range(len(self))]
 
-    def keys(self) -> list[Any]:
+    def keys(self) -> list[str]:
         """The same as names()."""
         return self.names()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
     def stats(self, id: Id | None = None) -> dict[str, Any]:

@@ -73,6 +73,13 @@ def test_quickstart() -> None:
     assert "DIFFERENT" not in output
 
 
+def test_torch_is_installed_before_the_package() -> None:
+    """The build looks for torch. `make fresh-install` runs these commands."""
+    import fresh_install
+
+    assert [command.split("#")[0].split()[2:] for command in fresh_install.commands()] == [["torch==2.13.0"], ["."]]
+
+
 def test_burnpack_inspect(tmp_path: Path) -> None:
     """The positions that it prints are those of the parts."""
     program = [sys.executable, REPOSITORY / "examples/burnpack_inspect.py", "sample.bpk"]
