@@ -26,7 +26,7 @@ SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLi
 CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
-.PHONY: demo test test-cpp test-python interop bench sanitize lint format fuzz clean
+.PHONY: demo test test-cpp test-python interop bench sanitize lint format fuzz fresh-install clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -62,6 +62,10 @@ sanitize: build/asan/build.ninja build/tsan/build.ninja
 	$(CTEST) --test-dir build/asan --output-on-failure
 	$(CMAKE) --build build/tsan
 	$(NO_ASLR) $(CTEST) --test-dir build/tsan --output-on-failure
+
+# A new environment, made by the commands of README.md, in which torch.classes.store must work.
+fresh-install:
+	$(PYTHON) tests/fresh_install.py build/fresh
 
 lint: $(VENV)/.installed $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -70,7 +70,7 @@ def _as_json(measured: list[tuple[Task, Results]]) -> dict[str, object]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gb", type=float, help="size of the model (2)")
+    parser.add_argument("--gb", type=float, help="size of the model (2); the tasks squares-* have a model of their own")
     parser.add_argument("--repeats", type=int, help="samples of each contestant (5)")
     parser.add_argument("--quick", action="store_true", help="200 MB and 2 repeats")
     parser.add_argument("--tasks", nargs="+", choices=[task.name for task in TASKS], help="only these")

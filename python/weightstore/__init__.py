@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ._checkpoints.loader import Loader
     from ._checkpoints.reader import CheckpointReader
     from ._checkpoints.saver import Saver, split_sparse_dense_state_dict
+    from ._layer_pager import LayerPager
     from ._modules.adapters import (
         BurnToPyTorchAdapter,
         ChainAdapter,
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     from ._modules.param_ids import param_ids, set_param_ids
     from ._modules.remap import KeyRemapper, map_indices_contiguous
     from ._modules.snapshot import TensorData, TensorSnapshot
-    from ._pager import LayerPager, PagedTensor, Pager
+    from ._pager import PagedTensor, Pager
     from .stores import (
         BurnpackStore,
         FileStore,
@@ -94,7 +95,8 @@ _LAZY_NAMES = {
     "_checkpoints.loader": "Loader",
     "_checkpoints.reader": "CheckpointReader",
     "_modules.module_tensors": "apply collect",
-    "_pager": "LayerPager PagedTensor Pager",
+    "_layer_pager": "LayerPager",
+    "_pager": "PagedTensor Pager",
     "_modules.param_ids": "param_ids set_param_ids",
     "_modules.remap": "KeyRemapper map_indices_contiguous",
     "_checkpoints.saver": "Saver split_sparse_dense_state_dict",
@@ -104,10 +106,22 @@ _LAZY_NAMES = {
 _MODULE_OF = {name: module for module, names in _LAZY_NAMES.items() for name in names.split()}
 
 
+# What users of other packages look for here, and where it is.
+_VERBS = "; weightstore.torch and weightstore.numpy have it"
+_IN_TORCH = "; weightstore.torch has it"
+_ELSEWHERE = {
+    **dict.fromkeys(("load", "load_file", "save", "save_file"), _VERBS),
+    **dict.fromkeys(("load_model", "save_model"), _IN_TORCH),
+    **dict.fromkeys(("serialize", "deserialize", "serialize_file"), "; weightstore.compat has it"),
+    "HashTable": "; import weightstore.torch, then use torch.classes.store.HashTable",
+    "WriteBlock": "; import weightstore.torch, then use torch.classes.store.WriteBlock",
+}
+
+
 def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
-        raise AttributeError(f"module 'weightstore' has no attribute {name!r}")
+        raise AttributeError(f"module 'weightstore' has no attribute {name!r}{_ELSEWHERE.get(name, '')}")
     from importlib import import_module
 
     value = getattr(import_module(f".{module}", __name__), name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -37,6 +37,7 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
 
     @property
     def name(self) -> str:
+        """The name of the tensor; over a LayerPager with ids that are not text, the id as text."""
         return self.pager.describe(self.slot)[0]
 
     @property
@@ -139,10 +140,10 @@ class Pager(_core.Pager):
         readers: int = 2,
         verify: Verify | None = None,
     ) -> None:
-        options = _options(budget, policy, strict, direct, readers)
+        chosen = core_options(budget, policy, strict, direct, readers)
         opened = _opened(source, verify)
-        names = [_pinned_name(id, opened.reader) for id in _id_list("pinned", pinned)]
-        super().__init__(opened.reader, PagedTensor, pinned=names, zero_copy=opened.mapped, **options)
+        names = [_pinned_name(id, opened.reader) for id in id_list("pinned", pinned)]
+        super().__init__(opened.reader, PagedTensor, pinned=names, zero_copy=opened.mapped, **chosen)
 
     if TYPE_CHECKING:
 
@@ -150,13 +151,13 @@ class Pager(_core.Pager):
 
     def acquire_many(self, ids: Iterable[Id], *, timeout: float | None = None) -> list[PagedTensor]:
         """Acquires several tensors and returns them in this order. Missing ones are read at the same time."""
-        return self._acquire_many(_id_list("ids", ids), timeout)
+        return self._acquire_many(id_list("ids", ids), timeout)
 
     def prefetch(self, ids: Iterable[Id], *, wait: bool = False) -> None:
         """Reads tensors in the background, in this order, after the reads that callers wait for. A resident tensor
         becomes the most recently used one. The pager skips tensors that do not fit next to pinned tensors and unused
         prefetches. Read errors appear when the tensor is acquired. `wait` waits until all prefetches are complete."""
-        self._prefetch(_id_list("ids", ids), bool(wait))
+        self._prefetch(id_list("ids", ids), bool(wait))
 
     def slot(self, id: Id) -> int:
         """The slot of a tensor: its number, which saves the lookup of the name. TensorNotFound for an unknown name."""
@@ -185,7 +186,7 @@ class Pager(_core.Pager):
     @contextmanager
     def pinned(self, ids: Iterable[Id]) -> Iterator[None]:
         """Pins tensors for the time of a `with` block. Missing tensors are read only when they are acquired."""
-        slots = [self.slot(id) for id in _id_list("ids", ids)]
+        slots = [self.slot(id) for id in id_list("ids", ids)]
         for slot in slots:
             self.pin(slot)
         try:
@@ -204,12 +205,45 @@ class Pager(_core.Pager):
         self._set_budget(_budget_bytes(budget))
 
     @property
+    def resident_bytes(self) -> int:
+        """The bytes of all tensors that the pager keeps in memory."""
+        return super().resident_bytes
+
+    @property
+    def resident_count(self) -> int:
+        """The number of tensors that the pager keeps in memory."""
+        return super().resident_count
+
+    @property
+    def live_bytes(self) -> int:
+        """All memory that the pager uses: resident tensors, evicted tensors that callers hold, tensors being read, and buffers."""
+        return super().live_bytes
+
+    @property
+    def over_budget_bytes(self) -> int:
+        """By how much the resident tensors exceed the budget; 0 if they do not."""
+        return super().over_budget_bytes
+
+    @property
+    def reads_directly(self) -> bool:
+        """Whether reads bypass the page cache."""
+        return super().reads_directly
+
+    @property
     def policy(self) -> str:
+        """The rule of eviction, "lru": the least recently used tensor goes first."""
         return "lru"
 
     def names(self) -> list[str]:
-        """All names, in the order of their slots."""
+        """All names, in the order of their slots: text, or the ids of a LayerPager."""
         return [self.describe(slot)[0] for slot in range(len(self))]
+
+    def keys(self) -> list[str]:
+        """The same as names()."""
+        return self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
 
     def stats(self, id: Id | None = None) -> dict[str, Any]:
         """Counters since the pager was made or reset_stats() was called, for all tensors or for one."""
@@ -232,36 +266,6 @@ class Pager(_core.Pager):
         )
 
 
-class LayerPager(Pager):
-    """A pager over ranges of a raw source, `{name: (offset, size)}`. For the other arguments see Pager.
-
-    source: a path, bytes, a binary file object, or a callable `read(offset, size)` that returns the bytes. Several
-        threads call it at once.
-    """
-
-    def __init__(
-        self,
-        source: Any,
-        tensor_map: Mapping[str, tuple[int, int]],
-        budget_bytes: Size | None = None,
-        pinned: Iterable[str] = (),
-        *,
-        policy: Literal["lru"] = "lru",
-        strict: bool = False,
-        direct: bool | Literal["auto"] = "auto",
-        readers: int = 2,
-    ) -> None:
-        _core.Pager.__init__(
-            self,
-            source,
-            _entries(tensor_map),
-            PagedTensor,
-            pinned=[_raw_name("pinned", name) for name in _id_list("pinned", pinned)],
-            zero_copy=True,
-            **_options(budget_bytes, policy, strict, direct, readers),
-        )
-
-
 def _opened(source: Any, verify: Verify | None) -> OpenSource:
     """Opens the source of a pager. Tensors of bytes and of mapped Files are views; those of other sources are read."""
     if isinstance(source, File):
@@ -273,14 +277,14 @@ def _opened(source: Any, verify: Verify | None) -> OpenSource:
     kind = kind_of(source)
     if kind is None:
         raise TypeError(
-            f"cannot page a {type(source).__name__}: give a path, bytes, a binary file object or a File; LayerPager takes "
+            f"cannot page {errors.typed(source)}: give a path, bytes, a binary file object or a File; LayerPager takes "
             "callables"
         )
     backend: Backend = "mmap" if kind == "buffer" else "pread"
     return open_source(source, backend=backend, verify="lazy" if verify is None else verify)
 
 
-def _id_list(argument: str, ids: Iterable[Any]) -> list[Any]:
+def id_list(argument: str, ids: Iterable[Any]) -> list[Any]:
     if isinstance(ids, str):
         raise TypeError(f"{argument} must be a list of tensors; write [{ids!r}] for one")
     try:
@@ -288,42 +292,19 @@ def _id_list(argument: str, ids: Iterable[Any]) -> list[Any]:
     except TypeError:
         if hasattr(ids, "__iter__"):
             raise
-        raise TypeError(f"{argument} must be a list of tensors, not {type(ids).__name__}") from None
+        raise TypeError(f"{argument} must be a list of tensors, not {errors.typed(ids)}") from None
 
 
 def _pinned_name(id: Any, reader: _core.Reader) -> str:
     if isinstance(id, str):
         return id
-    slot = _whole_number(id, "pinned must hold names or slots of tensors")
+    slot = whole_number(id, "pinned must hold names or slots of tensors")
     if not 0 <= slot < len(reader):
         raise errors.make("not_found", f"cannot pin slot {slot}: the source has {len(reader)} tensors", format="pager")
     return reader.describe(slot)[0]
 
 
-def _raw_name(argument: str, name: Any) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"{argument} must hold names of tensors, not {type(name).__name__}")
-    return name
-
-
-def _entries(tensor_map: Mapping[str, tuple[int, int]]) -> list[tuple[str, int, int]]:
-    if not isinstance(tensor_map, Mapping):
-        raise TypeError(f"tensor_map must map names to (offset, size), but is a {type(tensor_map).__name__}")
-    entries = []
-    for name, place in tensor_map.items():
-        try:
-            offset, size = place
-        except (TypeError, ValueError):
-            raise TypeError(f"tensor_map must map {name!r} to (offset, size), not to {place!r}") from None
-        wanted = f"offset and size of {name!r} must be numbers of bytes"
-        numbers = (_whole_number(offset, wanted), _whole_number(size, wanted))
-        if min(numbers) < 0 or max(numbers) > _core.UNLIMITED:
-            raise errors.make("invalid_argument", f"{wanted}, not {place!r}", format="pager")
-        entries.append((_raw_name("tensor_map", name), *numbers))
-    return entries
-
-
-def _whole_number(value: Any, wanted: str) -> int:
+def whole_number(value: Any, wanted: str) -> int:
     try:
         return operator.index(value)
     except TypeError:
@@ -341,13 +322,13 @@ def _budget_bytes(budget: Size | None) -> int:
         raise errors.placed(error, "pager") from None
 
 
-def _options(budget: Size | None, policy: str, strict: bool, direct: bool | str, readers: int) -> dict[str, Any]:
+def core_options(budget: Size | None, policy: str, strict: bool, direct: bool | str, readers: int) -> dict[str, Any]:
     if policy != "lru":
         raise errors.make("invalid_argument", f"policy is {policy!r}; the only one is 'lru'", format="pager")
     if direct not in (True, False, "auto"):
         raise errors.make("invalid_argument", f"direct is {direct!r}; it must be True, False or 'auto'", format="pager")
     wanted = "readers must be a number of threads from 1 to 64"
-    threads = _whole_number(readers, wanted)
+    threads = whole_number(readers, wanted)
     if not 1 <= threads <= 64:
         raise errors.make("invalid_argument", f"{wanted}, not {threads}", format="pager")
     return {

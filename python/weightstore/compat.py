@@ -58,14 +58,17 @@ class TensorSpec:
 
     @property
     def shape(self) -> list[int]:
+        """The shape of the tensor."""
         return list(self._shape)
 
     @property
     def data_ptr(self) -> int:
+        """The address of the first byte."""
         return self._data_ptr
 
     @property
     def data_len(self) -> int:
+        """The number of bytes."""
         return self._data_len
 
 

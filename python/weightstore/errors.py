@@ -116,6 +116,9 @@ class _Unshowable(InvalidArgument, TypeError, BufferError):
     DLPack expect."""
 
 
+_Unshowable.__name__ = _Unshowable.__qualname__ = "InvalidArgument[TypeError]"
+
+
 # ---- places --------------------------------------------------------------------------------------------------------
 
 
@@ -160,15 +163,16 @@ class BudgetExceeded(PagerError, MemoryError):
 # ---- what is raised ------------------------------------------------------------------------------------------------
 
 
-class _FileExists(ConflictError, FileExistsError):
-    pass
+def _named_after(name: str, bases: tuple[type[Exception], ...], doc: str | None) -> type[StoreError]:
+    """A class for an error that is several things at once. Its name says so with names that users can catch."""
+    return type(name, bases, {"__module__": __name__, "__doc__": doc})
 
 
-def _os_kind(base: type[OSError]) -> type[StoreError]:
-    return type(
-        f"StoreIOError[{base.__name__}]", (StoreIOError, base), {"__module__": __name__, "__doc__": base.__doc__}
-    )
+def _os_kind(base: type[OSError], kind: type[StoreError] = StoreIOError) -> type[StoreError]:
+    return _named_after(f"{kind.__name__}[{base.__name__}]", (kind, base), base.__doc__)
 
+
+_FILE_EXISTS = _os_kind(FileExistsError, ConflictError)
 
 _OS_KINDS: dict[int, type[StoreError]] = {
     _errno.ENOENT: _os_kind(FileNotFoundError),
@@ -214,8 +218,9 @@ _KEYS: dict[type[StoreError], _Key] = {}
 def _combine(kind: type[StoreError], place: type[StoreError] | None) -> type[StoreError]:
     if place is None or issubclass(kind, place):
         return kind
-    name = f"{place.__name__}[{kind.__name__}]"
-    return type(name, (kind, place), {"__module__": __name__, "__doc__": kind.__doc__})
+    # StoreIOError[FileNotFoundError] becomes SafetensorsError[FileNotFoundError].
+    shown = kind.__name__.partition("[")[2].removesuffix("]") or kind.__name__
+    return _named_after(f"{place.__name__}[{shown}]", (kind, place), kind.__doc__)
 
 
 def _fill_table() -> None:
@@ -232,7 +237,7 @@ def _fill_table() -> None:
             enter(code, format, 0, kind)
         for errno, kind in _OS_KINDS.items():
             enter("io", format, errno, kind)
-        enter("conflict", format, _errno.EEXIST, _FileExists)
+        enter("conflict", format, _errno.EEXIST, _FILE_EXISTS)
 
 
 _fill_table()
@@ -279,6 +284,20 @@ def make(
     if path is not None:
         text = f"{path}: {text}"
     return from_core(code, format, text, message, path, tensor, None, 0, None)
+
+
+def place_of(format: str) -> type[StoreError]:
+    """The class of all errors about files of a format; StoreError for a format without one."""
+    return _PLACES.get(format, StoreError)
+
+
+def typed(value: object) -> str:
+    """The type of a value, for messages that must not show the value: "an int", "a torch.Tensor", "None"."""
+    if value is None:
+        return "None"
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__name__}"
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def placed(error: StoreError, format: str, *, again: bool = False) -> StoreError:

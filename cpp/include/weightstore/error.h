@@ -49,7 +49,10 @@ class Error : public std::exception {
   Error& in_tensor(std::string_view name);
   Error& at_offset(std::uint64_t byte_offset);
   Error& of_format(Format format);
-  Error& with_errno(int os_errno);
+  Error& with_errno(int os_errno);  // what() adds the system's text for it
+  // For an error that this library found itself: the errno that stands for it. The message says everything, so what()
+  // adds no text.
+  Error& equivalent_errno(int os_errno);
 
   // Adds `delta` to the offset if it is set: turns an offset in a header into an offset in the file.
   Error& shift_offset(std::uint64_t delta);
@@ -81,6 +84,7 @@ class Error : public std::exception {
   bool has_tensor_ = false;
   std::optional<std::uint64_t> offset_;
   int os_errno_ = 0;
+  bool says_errno_ = false;  // message_ says what os_errno_ means
   std::string reference_text_;
   std::string what_;
 };

@@ -16,12 +16,12 @@ namespace weightstore {
 
 // A tensor to be written.
 struct NewTensor {
-  std::string name;
+  std::string name{};
   DType dtype = DType::kU8;
-  Shape shape;
-  std::shared_ptr<ByteProducer> bytes;
-  std::optional<std::uint64_t> param_id;     // Burnpack only
-  std::shared_ptr<const QuantScheme> quant;  // for kQFloat
+  Shape shape{};
+  std::shared_ptr<ByteProducer> bytes{};
+  std::optional<std::uint64_t> param_id{};     // Burnpack only
+  std::shared_ptr<const QuantScheme> quant{};  // for kQFloat
   // The checksum in the file that the bytes come from, if there is one. It is written to the metadata unchanged. If the
   // writer computes checksums itself and gets another result, it throws Error(kCorrupt).
   std::optional<std::uint32_t> crc32c{};

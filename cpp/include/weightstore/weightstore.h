@@ -8,6 +8,7 @@
 #include "weightstore/convert.h"
 #include "weightstore/dtype.h"
 #include "weightstore/error.h"
+#include "weightstore/file_bytes.h"
 #include "weightstore/file_contents.h"
 #include "weightstore/format.h"
 #include "weightstore/hash_table.h"

@@ -1,6 +1,5 @@
 #include "weightstore/error.h"
 
-#include <cerrno>
 #include <system_error>
 #include <utility>
 
@@ -99,6 +98,15 @@ Error& Error::with_errno(int os_errno) {
   return *this;
 }
 
+Error& Error::equivalent_errno(int os_errno) {
+  if (os_errno_ == 0) {
+    os_errno_ = os_errno;
+    says_errno_ = true;
+  }
+  compose();
+  return *this;
+}
+
 Error& Error::known_as(std::string reference_text) {
   if (reference_text_.empty()) reference_text_ = std::move(reference_text);
   return *this;
@@ -109,9 +117,7 @@ void Error::compose() {
   if (!path_.empty()) what_ += escape_controls(path_) + ": ";
   if (has_tensor_) what_ += "tensor '" + printable(tensor_) + "': ";
   what_ += message_;
-  // The system's text for ETIMEDOUT is about network connections. Messages about a timeout say themselves what was
-  // late.
-  if (os_errno_ != 0 && os_errno_ != ETIMEDOUT) what_ += ": " + std::generic_category().message(os_errno_);
+  if (os_errno_ != 0 && !says_errno_) what_ += ": " + std::generic_category().message(os_errno_);
   if (offset_) what_ += " (at byte " + std::to_string(*offset_) + ")";
 }
 

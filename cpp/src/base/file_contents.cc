@@ -12,7 +12,7 @@ void FileContents::add(NewTensor tensor) {
 }
 
 void FileContents::add(std::string name, DType dtype, Shape shape, ConstBytes bytes) {
-  add({std::move(name), dtype, std::move(shape), resident_bytes(bytes), std::nullopt, nullptr});
+  add({std::move(name), dtype, std::move(shape), resident_bytes(bytes)});
 }
 
 void FileContents::set_metadata(std::string_view key, std::string_view value) {

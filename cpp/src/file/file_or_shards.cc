@@ -45,7 +45,7 @@ void check_absent(const std::filesystem::path& path, io::FileOps& ops) {
   if (!io::is_there(path, ops)) return;
   throw Error(ErrorCode::kConflict, "the file exists; allow overwriting, or choose another name")
       .in_file(path.native())
-      .with_errno(EEXIST);
+      .equivalent_errno(EEXIST);
 }
 
 // The shards of the set, or none when not all of its files have names such as we give: then the set is something else,
@@ -83,7 +83,7 @@ void remove_set(const ShardSite& site, bool durable, io::FileOps& ops) {
     throw Error(error.code(), "the new file is complete, but the set of shards that it replaces is still there: " +
                                   std::string(error.what()))
         .in_file(site.index.native())
-        .with_errno(error.os_errno());
+        .equivalent_errno(error.os_errno());
   }
   io::remove_name(site.index.native(), durable, ops);
   journal->release();
@@ -122,7 +122,9 @@ std::vector<std::string> Writer::write_file_or_shards(const std::filesystem::pat
   }
   if (!options.overwrite) check_absent(path, ops);
   if (io::is_directory(path, ops)) {
-    throw io::io_error(EISDIR, "this is a directory; give the path of a file inside it", path.native());
+    throw Error(ErrorCode::kIo, "this is a directory; give the path of a file inside it")
+        .in_file(path.native())
+        .equivalent_errno(EISDIR);
   }
   const io::FileIdentity file = io::identity_of(io::find_name(path, ops));
   const std::vector<std::string> names = write_shards(index_path, max_shard_bytes, options);

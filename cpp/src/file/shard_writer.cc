@@ -162,7 +162,7 @@ class NewShards {
 Error taken(const ShardSite& site, const std::string& name) {
   return Error(ErrorCode::kConflict, "the file exists; allow overwriting, or choose another name")
       .in_file(site.path_of(name))
-      .with_errno(EEXIST);
+      .equivalent_errno(EEXIST);
 }
 
 // Before anything is written, when nothing may be overwritten.

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/layout_stream.h"
 #include "base/metadata_keys.h"
 #include "file/checksum_table.h"
 #include "file/write_plan.h"
@@ -104,10 +105,10 @@ void Writer::write_file(const std::filesystem::path& path, Format format, const 
 }
 
 std::vector<std::byte> Writer::write_bytes(Format format, const WriteOptions& options) const {
-  const io::StreamOptions stream{false, options.checksums, options.progress};
   const Layout layout = plan_file(*this, format, options);
   std::vector<std::uint32_t> crcs(tensors().size(), 0);
-  std::vector<std::byte> bytes = io::stream_memory(layout, tensors(), stream, options.checksums ? &crcs : nullptr);
+  std::vector<std::byte> bytes =
+      stream_memory(layout, tensors(), options.progress, options.checksums ? &crcs : nullptr);
   if (options.checksums) {
     const std::string header = header_with(*this, crcs, format, options);
     std::copy_n(reinterpret_cast<const std::byte*>(header.data()), header.size(), bytes.begin());

@@ -4,11 +4,35 @@
 #include <array>
 #include <string>
 
+#include "base/little_endian.h"
 #include "formats/foreign_files.h"
 #include "formats/registry.h"
+#include "formats/safetensors/header.h"
 #include "weightstore/error.h"
 
 namespace weightstore {
+namespace {
+
+// A file that is cut short, or whose header has a length that the format allows, or begins as headers do.
+bool may_be_safetensors(std::string_view head) {
+  using safetensors::kLengthBytes;
+  if (head.size() <= kLengthBytes) return true;
+  const auto length = load_little_endian<std::uint64_t>(reinterpret_cast<const std::byte*>(head.data()));
+  return length <= safetensors::kMaxHeaderBytes || head[kLengthBytes] == '{';
+}
+
+std::string hex(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (!text.empty()) text += ' ';
+    text += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return text;
+}
+
+}  // namespace
 
 Format detect_format(const ByteSource& source) try {
   std::array<char, kHeadBytes> buffer;
@@ -22,8 +46,12 @@ Format detect_format(const ByteSource& source) try {
   if (const std::string foreign = describe_foreign_file(head); !foreign.empty()) {
     throw Error(ErrorCode::kUnsupported, "this is " + foreign);
   }
-  // SafeTensors has no signature: let its reader say what is wrong.
-  return Format::kSafetensors;
+  // SafeTensors has no signature. Where its reader can say more than that this is none, let it.
+  if (may_be_safetensors(head.bytes)) return Format::kSafetensors;
+  throw Error(ErrorCode::kUnsupported, "this has none of the formats that this library reads (its first bytes are " +
+                                           hex(head.bytes.substr(0, 4)) +
+                                           "); the file is damaged, or encrypted, or was written by another program")
+      .known_as("header too large");
 } catch (Error& error) {
   throw error.in_file(source.name());
 }

@@ -92,18 +92,18 @@ std::optional<struct stat> AtomicFile::find_replaced() const {
   if (S_ISDIR(status.st_mode)) {
     throw Error(ErrorCode::kIo, "this is a directory; give the path of a file inside it")
         .in_file(target_)
-        .with_errno(EISDIR);
+        .equivalent_errno(EISDIR);
   }
   if (!S_ISREG(status.st_mode)) {
     throw Error(ErrorCode::kIo,
                 "this is " + std::string(kind_of_file(status.st_mode)) + "; only a regular file can be replaced")
         .in_file(target_)
-        .with_errno(EINVAL);
+        .equivalent_errno(EINVAL);
   }
   if (!options_.overwrite) {
     throw Error(ErrorCode::kConflict, "the file exists; allow overwriting or choose another name")
         .in_file(target_)
-        .with_errno(EEXIST);
+        .equivalent_errno(EEXIST);
   }
   return status;
 }
@@ -186,7 +186,7 @@ void AtomicFile::publish() {
     if (errno == EEXIST && !options_.overwrite) {
       throw Error(ErrorCode::kConflict, "somebody else created the file meanwhile; it was left alone")
           .in_file(target_)
-          .with_errno(EEXIST);
+          .equivalent_errno(EEXIST);
     }
     throw io_error(errno, "cannot give the new file its name", target_);
   }

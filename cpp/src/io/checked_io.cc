@@ -5,8 +5,12 @@
 namespace weightstore::io {
 
 Error io_error(int os_errno, std::string_view what, std::string_view path) {
-  // Network file systems report ETIMEDOUT; Error has no text for it.
-  Error error(ErrorCode::kIo, std::string(what) + (os_errno == ETIMEDOUT ? ": the file system timed out" : ""));
+  Error error(ErrorCode::kIo, std::string(what));
+  // Network file systems report ETIMEDOUT. The system's text for it is about connections.
+  if (os_errno == ETIMEDOUT) {
+    error = Error(ErrorCode::kIo, std::string(what) + ": the file system timed out");
+    error.equivalent_errno(os_errno);
+  }
   error.in_file(path).with_errno(os_errno);
   return error;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/file_sink.h"
 #include "io/file_ops.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/error.h"
@@ -48,7 +49,7 @@ inline constexpr std::size_t kDirectAlignment = 4096;
 
 // How many bytes one system call moves: enough that the call itself costs nothing, and few enough to stay in the L3
 // cache.
-inline constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
+inline constexpr std::size_t kChunkBytes = FileSink::kChunkBytes;
 
 // The kind of a file by its st_mode: "a directory", "a FIFO", ...
 std::string_view kind_of_file(mode_t mode);

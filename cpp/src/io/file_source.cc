@@ -176,7 +176,7 @@ std::shared_ptr<const ByteSource> adopt_file(int fd, const std::string& name, bo
     throw Error(ErrorCode::kIo,
                 "this is " + std::string(kind_of_file(status.st_mode)) + "; " + std::string(advice_for(status.st_mode)))
         .in_file(name)
-        .with_errno(error);
+        .equivalent_errno(error);
   }
   try {
     return std::make_shared<FileSource>(fd, static_cast<std::uint64_t>(status.st_size), name, map, ops);

@@ -31,8 +31,4 @@ std::vector<std::uint32_t> stream_file(const OutputFile& file, const Layout& lay
 // written before they are known.
 void rewrite_header(const OutputFile& file, const std::string& header, FileOps& ops);
 
-// The same file in memory.
-std::vector<std::byte> stream_memory(const Layout& layout, std::span<const NewTensor> tensors,
-                                     const StreamOptions& options, std::vector<std::uint32_t>* checksums);
-
 }  // namespace weightstore::io

@@ -5,11 +5,13 @@ If an argument has a wrong type, torch raises an error with its schema and the v
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
+from .._files.paths import check_local
 from .._files.sizes import Size, parse_size
 from .._files.source import Verify, check_verify
 
@@ -22,7 +24,13 @@ _BLOCK = "__torch__.torch.classes.store.WriteBlock"
 
 def path_text(path: str | bytes | os.PathLike[Any]) -> str:
     """The path as text in UTF-8, which is all that TorchScript takes. CheckpointReader has the same rule."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise _wrong("the path of a checkpoint", path, "a str or an os.PathLike")
     text = os.fsdecode(path)
+    try:
+        check_local(text, "checkpoint")
+    except errors.StoreError as error:
+        raise errors.placed(error, "checkpoint") from None
     if "\0" in text:
         raise errors.make("invalid_argument", f"the path {text!r} has a NUL in it", format="checkpoint")
     if not _is_utf8(text):
@@ -46,6 +54,28 @@ def verify_word(verify: Verify) -> str:
         return check_verify(verify)
     except errors.StoreError as error:
         raise errors.placed(error, "checkpoint") from None
+
+
+def whole_number(argument: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise _wrong(argument, value, "an int") from None
+
+
+def seconds(argument: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise _wrong(argument, value, "a number of seconds") from None
+    if not number >= 0:
+        raise errors.make("invalid_argument", f"{argument} is {value}; it is a number of seconds", format="checkpoint")
+    return number
+
+
+def check_callable(argument: str, value: Any) -> None:
+    if not callable(value):
+        raise _wrong(argument, value, "something that can be called")
 
 
 def tables_by_name(hashtables: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -88,17 +118,24 @@ def _pairs(tensors: Any) -> Iterable[tuple[Any, Any]]:
     expected = "a dict of name to tensor, or (name, tensor) pairs"
     if isinstance(tensors, str) or not isinstance(tensors, Iterable):
         raise _wrong("tensors", tensors, expected)
+    import torch
+
     for number, pair in enumerate(tensors):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise _wrong(f"item {number} of tensors", pair, expected)
+            advice = "; a list of tensors alone has no names" if isinstance(pair, torch.Tensor) else ""
+            raise _wrong(f"item {number} of tensors", pair, expected + advice)
         yield pair[0], pair[1]
 
 
-def check_blocks(blocks: list[Any]) -> None:
-    """Checks the result of a filter_func."""
+def chosen_blocks(returned: Any) -> list[Any]:
+    """The result of a filter_func as a list, checked."""
+    if not isinstance(returned, Iterable):
+        raise _wrong("what filter_func returned", returned, "the list of the blocks to save")
+    blocks = list(returned)
     for number, block in enumerate(blocks):
         if not _is_a(_BLOCK, block):
             raise _wrong(f"item {number} of what filter_func returned", block, "one of the blocks it was given")
+    return blocks
 
 
 def _check_name(where: str, name: Any) -> None:

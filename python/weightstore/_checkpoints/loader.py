@@ -48,17 +48,21 @@ class Loader:
         import torch
 
         torch_library.load()
+        self._path = arguments.path_text(checkpoint_path)
+        self._hashtables = arguments.tables_by_name(hashtables)
+        self._tensors = arguments.tensors_by_name(tensors)
+        arguments.check_callable("filter_func", filter_func)
         self._filter_func = filter_func
         self._progress = progress
         check_progress(progress)
         with translated():
             self._impl = torch.classes.store.Loader(
-                arguments.path_text(checkpoint_path),
-                parallel,
-                arguments.tables_by_name(hashtables),
-                arguments.tensors_by_name(tensors),
+                self._path, arguments.whole_number("parallel", parallel), self._hashtables, self._tensors
             )
             self._impl.configure(json.dumps({"strict": strict, "verify": arguments.verify_word(verify)}))
+
+    def __repr__(self) -> str:
+        return f"<Loader {self._path!r}, {len(self._hashtables)} tables, {len(self._tensors)} tensors>"
 
     def default_load_info(self) -> dict[str, Any]:
         """The load info that `load` gives to filter_func."""
@@ -67,5 +71,6 @@ class Loader:
         return info
 
     def load(self) -> None:
+        """Loads. Checks names, types and shapes first; an error about them leaves everything as it was."""
         info = self._filter_func(self.default_load_info())
         BackgroundCall(self._impl, lambda: self._impl.load(json.dumps(info)), self._progress).wait()

@@ -32,7 +32,11 @@ class CheckpointReader:
             raise errors.make("invalid_argument", message, format="checkpoint")
         self._framework = _FRAMEWORKS[framework]
         with _about_checkpoint():
-            self._core = _core.CheckpointReader.open(arguments.path_text(path))
+            self._path = arguments.path_text(path)
+            self._core = _core.CheckpointReader.open(self._path)
+
+    def __repr__(self) -> str:
+        return f"<CheckpointReader {self._path!r}, {len(self.tensor_names())} tensors, {len(self.tables())} tables>"
 
     def tensor_names(self) -> list[str]:
         """The names of all tensors and columns, sorted."""
@@ -60,6 +64,7 @@ class CheckpointReader:
             return self._show(self._core.read_rows(name, begin, end), dtype, (end - begin, *shape[1:]))
 
     def tensor_shape(self, name: str) -> list[int]:
+        """The shape in the framework of this reader."""
         dtype, shape = self._describe(name)
         with _about_checkpoint():
             return list(frameworks.shown_shape(dtype, shape, name))
@@ -77,6 +82,7 @@ class CheckpointReader:
         return list(self._describe(name)[1])
 
     def tensor_nbytes(self, name: str) -> int:
+        """The number of bytes in the files."""
         with _about_checkpoint():
             return self._core.describe(name)[2]
 

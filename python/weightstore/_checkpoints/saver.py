@@ -73,18 +73,17 @@ class Saver:
         import torch
 
         torch_library.load()
-        self._shard_index = shard_index
-        self._shard_num = shard_num
+        self._path = arguments.path_text(path)
+        self._shard_index = arguments.whole_number("shard_index", shard_index)
+        self._shard_num = arguments.whole_number("shard_num", shard_num)
         self._hashtables = arguments.tables_by_name(hashtables)
         self._tensors = arguments.tensors_by_name(tensors)
         self._filter_func = filter_func
         self._attempt = None if attempt is None else str(attempt)
         self._progress = progress
         check_progress(progress)
-        if not timeout >= 0:
-            raise errors.make(
-                "invalid_argument", f"timeout is {timeout}; it is a number of seconds", format="checkpoint"
-            )
+        arguments.check_callable("filter_func", filter_func)
+        workers = arguments.whole_number("parallel", parallel)
         self._options: dict[str, Any] = {
             "layout": layout,
             "durable": durable,
@@ -92,13 +91,19 @@ class Saver:
             "max_block_bytes": 0 if max_block_bytes is None else arguments.block_bytes(max_block_bytes),
             "overwrite": overwrite,
             "run": "" if run is None else str(run),
-            "timeout": min(float(timeout), _LONGEST_TIMEOUT),
+            "timeout": min(arguments.seconds("timeout", timeout), _LONGEST_TIMEOUT),
         }
         self._staging: dict[str, torch.Tensor] = {}
         self._running: Future[None] | None = None
         with translated():
-            self._impl = torch.classes.store.Saver(shard_index, shard_num, parallel, arguments.path_text(path))
+            self._impl = torch.classes.store.Saver(self._shard_index, self._shard_num, workers, self._path)
             self._configure(self._attempt or "")
+
+    def __repr__(self) -> str:
+        return (
+            f"<Saver {self._path!r}, shard {self._shard_index} of {self._shard_num}, {len(self._hashtables)} tables, "
+            f"{len(self._tensors)} tensors>"
+        )
 
     def save(self) -> None:
         """Saves. Returns on shard 0 when the checkpoint is complete, on other shards when shard 0 has begun this save and
@@ -161,9 +166,7 @@ class Saver:
         try:
             with translated():
                 blocks = self._impl.make_write_blocks(self._hashtables, tensors())
-            kept = list(self._filter_func(blocks))
-            arguments.check_blocks(kept)
-            return [kept]
+            return [arguments.chosen_blocks(self._filter_func(blocks))]
         except BaseException as error:
             self._give_up(error)
             raise

@@ -11,7 +11,7 @@ from pathlib import Path
 from .._installed import find_installed
 
 _NAMES = ("libweightstore_torch.so", "libweightstore_torch.dylib")
-_REINSTALL = "pip install --force-reinstall --no-deps --no-build-isolation weightstore"
+_REINSTALL = "pip install --force-reinstall --no-deps . (in a clone of weightstore)"
 _lock = threading.Lock()
 
 

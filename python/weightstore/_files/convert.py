@@ -7,6 +7,7 @@ import os
 
 from .. import _core, errors
 from .formats import INDEX, INDEX_ENDING, format_of_files, format_to_write, title_of
+from .paths import check_local
 from .progress import Progress, reporting
 from .sizes import DEFAULT_SHARD_SIZE, Size, parse_size
 from .source import Opaque, Verify, open_source
@@ -42,6 +43,7 @@ def convert(
     opaque: as for `weightstore.open`.
     """
     path = os.fspath(dst)
+    check_local(path, "save")
     format = format_to_write(os.fsdecode(path))
     if max_shard_size is not None and format != INDEX:
         raise errors.make("invalid_argument", f"max_shard_size is for targets that end in {INDEX_ENDING}", path=path)

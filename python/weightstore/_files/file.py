@@ -197,14 +197,26 @@ class File(Mapping[str, TensorHandle]):
         reader = self._source.reader
         return sorted(name for name, *_ in reader.describe_many(reader.without_checksum()))
 
+    # ---- for others ----------------------------------------------------------------------------------------------
+
+    def __reduce__(self) -> Any:
+        """A File is pickled by its path: for the workers of a DataLoader, say. The copy is the same file, opened again with the
+        same options, or a ConflictError if the file has changed."""
+        return File, (self._source,)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return [] if self.closed else self._names()
+
     # ---- end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
+        """Lets the file go. Arrays and tensors that were made from it stay valid."""
         self._source.close()
         self._name_list = None
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called."""
         return self._source.closed
 
     def __enter__(self) -> File:

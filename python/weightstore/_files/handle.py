@@ -36,6 +36,7 @@ class TensorHandle(ArrayProtocols):
 
     @property
     def name(self) -> str:
+        """The name in the file."""
         return self._name
 
     @property
@@ -46,10 +47,12 @@ class TensorHandle(ArrayProtocols):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of what is selected, in elements as files count."""
         return self._shape if self._selection is None else self._selection.shape
 
     @property
     def nbytes(self) -> int:
+        """The number of bytes of what is selected."""
         if self._selection is None:
             return self._nbytes
         return self._selection.size * dtypes.bits(self._dtype) // 8
@@ -145,6 +148,9 @@ class TensorHandle(ArrayProtocols):
             must_share=copy is False and mapped,
         )
 
+    def __reduce__(self) -> Any:
+        return _handle_again, (self._source, self._name, self._selection)
+
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape)) or "scalar"
         return f"<TensorHandle {self._name!r} {self._dtype} {shape}, {format_size(self.nbytes)}>"
@@ -166,6 +172,10 @@ class TensorHandle(ArrayProtocols):
             return reader.load([self._number])[0]
         dims = [(dim.start, dim.step, dim.size) for dim in self._selection.dims]
         return reader.read_slice(self._number, dims, self.nbytes)
+
+
+def _handle_again(source: OpenSource, name: str, selection: Selection | None) -> TensorHandle:
+    return TensorHandle(source, source.reader.at(name), selection)
 
 
 class Origin(NamedTuple):

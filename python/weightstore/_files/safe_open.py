@@ -166,10 +166,16 @@ class SafeSlice:
         self._opened = opened
         self._handle = handle
 
+    def __repr__(self) -> str:
+        handle = self._handle
+        return f"<SafeSlice {handle.name!r} {handle.dtype} {list(handle.shape)}>"
+
     def get_shape(self) -> list[int]:
+        """The shape of the whole tensor."""
         return list(self._handle.shape)
 
     def get_dtype(self) -> str:
+        """The element type by its SafeTensors name."""
         return self._handle.dtype
 
     def __getitem__(self, key: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from .. import _core, errors
 from .deferred import DeferredTensor
 from .formats import FORMATS, INDEX, ending_that_holds, format_of_files, format_to_save
+from .paths import check_local
 from .progress import Progress, reporting
 from .sizes import DEFAULT_SHARD_SIZE, Size, parse_size
 
@@ -60,6 +61,7 @@ def save_file(
     **options: Any,
 ) -> None:
     """The body of every `save_file`. The path tells the format. options: as for write()."""
+    check_local(os.fspath(filename), "save")
     format = format_to_save(os.fspath(filename))
     write(collect(tensors, metadata, add, format, param_ids, scalars), filename, format=format, **options)
 

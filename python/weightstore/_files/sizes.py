@@ -8,8 +8,8 @@ from operator import index
 
 from .. import errors
 
-Size = int | str
-"""Bytes: a number, or text such as "400MB" or "400MiB"."""
+Size = int | float | str
+"""Bytes: a whole number (400e6 is one), or text such as "400MB" or "400MiB"."""
 
 DEFAULT_SHARD_SIZE: Size = "5GB"
 
@@ -23,7 +23,8 @@ def parse_size(size: Size, what: str, *, least: int = 1) -> int:
     """Bytes, from a number or from text: "5GB" and "500 MB" count in powers of 1000, "5GiB" in powers of 1024.
 
     what: the name of the argument, for the error. Raises InvalidArgument for text that is not a size, and for fewer than
-    `least` bytes; TypeError for anything that is neither text nor an integer.
+    `least` bytes; TypeError for anything that is neither text nor a whole
+    number.
     """
     value = _from_text(size, what) if isinstance(size, str) else _from_number(size, what)
     if not least <= value <= _LARGEST:
@@ -54,6 +55,8 @@ def _from_text(text: str, what: str) -> int:
 
 def _from_number(number: object, what: str) -> int:
     try:
+        if isinstance(number, float) and number.is_integer():
+            return int(number)  # such as 400e6
         if not isinstance(number, bool):
             return index(number)  # type: ignore[arg-type]
     except TypeError:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from .. import _core, errors
 from .formats import format_of_files
+from .paths import check_local, hint_at_path
 from .sizes import Size, parse_limits
 
 Backend = Literal["mmap", "pread"]
@@ -69,6 +70,23 @@ def check_backend(backend: Backend) -> Backend:
     return backend
 
 
+class Opening(NamedTuple):
+    """How a file was opened by its path, to open the same file again."""
+
+    path: str
+    options: dict[str, Any]
+    identity: tuple[int, int, int] | None
+
+
+def _identity(path: str) -> tuple[int, int, int] | None:
+    """Inode, size and time of the last change in nanoseconds; None for a file that is not there."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 class OpenSource:
     """A reader that can be closed. After close(), everything that reads through this object raises an error; arrays and
     tensors that were made before stay valid.
@@ -77,10 +95,11 @@ class OpenSource:
     mapped: views of the reader's memory may be handed out. Otherwise tensors are copied.
     """
 
-    __slots__ = ("_reader", "mapped", "path")
+    __slots__ = ("_opening", "_reader", "mapped", "path")
 
-    def __init__(self, reader: _core.Reader, path: str | None, mapped: bool) -> None:
+    def __init__(self, reader: _core.Reader, path: str | None, mapped: bool, opening: Opening | None = None) -> None:
         self._reader: _core.Reader | None = reader
+        self._opening = opening
         self.path = path
         self.mapped = mapped
 
@@ -102,6 +121,16 @@ class OpenSource:
     def closed(self) -> bool:
         return self._reader is None
 
+    def __reduce__(self) -> Any:
+        _ = self.reader
+        if self._opening is None:
+            raise errors.make(
+                "invalid_argument",
+                "only a file that was opened by its path can be pickled; this one was opened from memory or a file object",
+                path=self.path,
+            )
+        return _reopen, (self._opening._replace(path=os.path.abspath(self._opening.path)),)
+
     def __enter__(self) -> OpenSource:
         return self
 
@@ -122,6 +151,8 @@ def open_source(
 ) -> OpenSource:
     """Opens a path, a binary file object or contents. The arguments are those of weightstore.open()."""
     kind, mapped = kind_of(source), check_backend(backend) == "mmap"
+    if kind == "path":
+        check_local(os.fspath(source), "open")
     options: dict[str, Any] = {
         "verify": check_verify(verify),
         "threads": threads,
@@ -129,17 +160,30 @@ def open_source(
         "limits": parse_limits(limits),
     }
     if kind == "path":
-        opened = OpenSource(_core.Reader.open(source, backend=backend, **options), os.fsdecode(source), mapped)
+        path = os.fsdecode(source)
+        given = {"backend": backend, "verify": verify, "threads": threads, "opaque": opaque, "limits": limits}
+        opening = Opening(path, given, _identity(path))  # before the file is opened: another one later is noticed
+        opened = OpenSource(_core.Reader.open(source, backend=backend, **options), path, mapped, opening)
     elif kind == "object":
         name = getattr(source, "name", None)
         path = name if isinstance(name, str) else None
         opened = OpenSource(_core.Reader.open_object(source, **options), path, False)
     elif kind == "buffer":
-        opened = OpenSource(_core.Reader.open_buffer(source, **options), None, mapped)
+        opened = OpenSource(_open_buffer(source, options), None, mapped)
     else:
-        raise TypeError(f"cannot open a {type(source).__name__}: give a path, bytes or a binary file object")
+        raise TypeError(f"cannot open {errors.typed(source)}: give a path, bytes or a binary file object")
     _warn_of_left_out(opened)
     return opened
+
+
+def _open_buffer(source: Any, options: Mapping[str, Any]) -> _core.Reader:
+    try:
+        return _core.Reader.open_buffer(source, **options)
+    except errors.StoreError as error:
+        hint = hint_at_path(source)
+        if not hint:
+            raise
+        raise errors.make("invalid_argument", hint) from error
 
 
 def _warn_of_left_out(source: OpenSource) -> None:
@@ -151,3 +195,15 @@ def _warn_of_left_out(source: OpenSource) -> None:
         shown += f" and {len(values) - _SHOWN} more"
     what = "1 value was" if len(values) == 1 else f"{len(values)} values were"
     _log.warning("%s: %s left out: %s; `left_out` of the open file lists all", source.path or "<memory>", what, shown)
+
+
+def _reopen(opening: Opening) -> OpenSource:
+    """Opens a file that was pickled. Raises ConflictError if there is another file by now."""
+    found = _identity(opening.path)
+    if found is not None and found != opening.identity:
+        raise errors.make(
+            "conflict",
+            "the file was replaced or changed after it was opened and pickled; open it again",
+            path=opening.path,
+        )
+    return open_source(opening.path, **opening.options)

@@ -165,10 +165,12 @@ class HalfPrecisionAdapter(ModuleAdapter):
         self.layer_names = {*self._modules, *_BATCH_NORMS}
 
     def with_module(self, name: str) -> HalfPrecisionAdapter:
+        """Also converts layers of this type."""
         self._modules |= _family(name)
         return self
 
     def without_module(self, name: str) -> HalfPrecisionAdapter:
+        """Leaves layers of this type as they are. An error for a type that is not converted anyway."""
         if not self._modules & _family(name):
             known = ", ".join(sorted(self._modules))
             raise errors.make("invalid_argument", f"{name} is not converted in the first place; these are: {known}")
@@ -193,6 +195,7 @@ class FloatCastAdapter(ModuleAdapter):
 
     @classmethod
     def to(cls, dtype: Any) -> FloatCastAdapter:
+        """The same as FloatCastAdapter(dtype)."""
         return cls(dtype)
 
     def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:

@@ -35,22 +35,27 @@ class PathFilter:
 
     @classmethod
     def all(cls) -> PathFilter:
+        """A filter that matches everything."""
         return cls().match_all()
 
     @classmethod
     def none(cls) -> PathFilter:
+        """A filter without criteria, which matches nothing."""
         return cls()
 
     @classmethod
     def from_regex_patterns(cls, patterns: Iterable[str]) -> PathFilter:
+        """The same as PathFilter().with_regexes(patterns)."""
         return cls().with_regexes(patterns)
 
     @classmethod
     def from_paths(cls, paths: Iterable[str]) -> PathFilter:
+        """The same as PathFilter().with_full_paths(paths)."""
         return cls().with_full_paths(paths)
 
     @classmethod
     def from_predicate(cls, predicate: Predicate) -> PathFilter:
+        """The same as PathFilter().with_predicate(predicate)."""
         return cls().with_predicate(predicate)
 
     def with_regex(self, pattern: str | re.Pattern[str]) -> PathFilter:
@@ -59,29 +64,35 @@ class PathFilter:
         return self
 
     def with_regexes(self, patterns: Iterable[str | re.Pattern[str]]) -> PathFilter:
+        """Adds several regular expressions, of which any may match."""
         self._regexes.extend([compile_regex(pattern) for pattern in _several(patterns)])
         return self
 
     def with_full_path(self, path: str) -> PathFilter:
+        """Adds the whole path of a tensor."""
         self._paths[path] = None
         return self
 
     def with_full_paths(self, paths: Iterable[str]) -> PathFilter:
+        """Adds the whole paths of several tensors."""
         self._paths.update(dict.fromkeys(_several(paths)))
         return self
 
     def with_predicate(self, predicate: Predicate) -> PathFilter:
+        """Adds a function, called as predicate(path, container_path)."""
         if not callable(predicate):
             raise TypeError(f"a predicate is called as predicate(path, container_path); {predicate!r} cannot be called")
         self._predicates.append(predicate)
         return self
 
     def with_predicates(self, predicates: Iterable[Predicate]) -> PathFilter:
+        """Adds several functions, of which any may match."""
         for predicate in predicates:
             self.with_predicate(predicate)
         return self
 
     def match_all(self) -> PathFilter:
+        """Matches everything from now on, whatever the other criteria are."""
         self._all = True
         return self
 
@@ -97,6 +108,7 @@ class PathFilter:
     __or__ = or_
 
     def clone(self) -> PathFilter:
+        """An independent copy."""
         copy = PathFilter()
         copy._all = self._all
         copy._regexes = list(self._regexes)
@@ -105,34 +117,40 @@ class PathFilter:
         return copy
 
     def clear(self) -> PathFilter:
+        """Removes all criteria."""
         self._all = False
         return self.clear_regex().clear_paths().clear_predicates()
 
     def clear_regex(self) -> PathFilter:
+        """Removes the regular expressions."""
         self._regexes.clear()
         return self
 
     def clear_paths(self) -> PathFilter:
+        """Removes the whole paths."""
         self._paths.clear()
         return self
 
     def clear_predicates(self) -> PathFilter:
+        """Removes the functions."""
         self._predicates.clear()
         return self
 
     # ---- asking it -----------------------------------------------------------------------------------------------
 
     def matches(self, path: str, container_path: str | Sequence[str] = "") -> bool:
-        """container_path: class names from the root to the owner, as a list or joined by dots."""
+        """Whether a tensor is chosen. container_path: class names from the root to the owner, as a list or joined by dots."""
         if self._all or path in self._paths or any(regex.compiled.search(path) for regex in self._regexes):
             return True
         container = container_path if isinstance(container_path, str) else ".".join(container_path)
         return any(predicate(path, container) for predicate in self._predicates)
 
     def is_empty(self) -> bool:
+        """Whether there are no criteria, so that nothing matches."""
         return self.criteria_count() == 0
 
     def criteria_count(self) -> int:
+        """The number of criteria; 1 for a filter that matches everything."""
         return 1 if self._all else len(self._regexes) + len(self._paths) + len(self._predicates)
 
     def __repr__(self) -> str:

@@ -29,7 +29,7 @@ class LayerTypes:
         """known: the names that the adapter looks for. A name that differs from these only in case or underscores is an
         error."""
         if not isinstance(types, Mapping):
-            raise TypeError(f"types maps patterns of layer paths to layer types; it is a {type(types).__name__}")
+            raise TypeError(f"types maps patterns of layer paths to layer types; it is {errors.typed(types)}")
         names = sorted(known)
         self._rules = [(compile_regex(pattern), _name_of(layer, names)) for pattern, layer in types.items()]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import errors
 from .._tensors.frameworks import is_lazy, is_tensor
 from .snapshot import HOLDERS, TensorSnapshot
 
@@ -38,9 +39,7 @@ def is_torch_module(value: Any) -> bool:
 def places_of(module: Any) -> list[Place]:
     """All tensors of a module, depth first: parameters, then buffers, then children, in the order of their declaration."""
     if not (is_torch_module(module) or isinstance(module, Mapping)):
-        raise TypeError(
-            f"a module is a torch.nn.Module or a mapping of arrays and tensors, not {type(module).__name__}"
-        )
+        raise TypeError(f"a module is a torch.nn.Module or a mapping of arrays and tensors, not {errors.typed(module)}")
     return list(_walk(module, (), (), None))
 
 
@@ -107,9 +106,9 @@ def reason_not_loadable(place: Place) -> str | None:
         problem = why_not_dense(value) if gets_memory else why_no_memory(value)
         return None if problem is None else f"cannot be loaded: its tensor {problem}"
     if not isinstance(value, (np.ndarray, np.generic)):
-        return f"cannot be loaded into a {type(value).__name__}"
+        return f"cannot be loaded into {errors.typed(value)}"
     if not can_replace(place) and not (isinstance(value, np.ndarray) and value.flags.writeable):
-        return f"the array is read-only, and a {type(place.owner).__name__} cannot hold another"
+        return f"the array is read-only, and {errors.typed(place.owner)} cannot hold another"
     return None
 
 

@@ -39,6 +39,7 @@ class KeyRemapper:
 
     @classmethod
     def from_patterns(cls, patterns: Iterable[tuple[str | re.Pattern[str], str]]) -> KeyRemapper:
+        """A remapper with these rules: pairs of pattern and replacement, or a mapping."""
         remapper = cls()
         for pattern, replacement in patterns.items() if isinstance(patterns, Mapping) else patterns:
             remapper.add_pattern(pattern, replacement)
@@ -53,11 +54,13 @@ class KeyRemapper:
         return self
 
     def clone(self) -> KeyRemapper:
+        """An independent copy."""
         copy = KeyRemapper()
         copy._rules = list(self._rules)
         return copy
 
     def is_empty(self) -> bool:
+        """Whether there are no rules."""
         return not self._rules
 
     def to_regex_pairs(self) -> list[tuple[re.Pattern[str], str]]:
@@ -65,6 +68,7 @@ class KeyRemapper:
         return [(regex.compiled, replacement) for regex, replacement, _ in self._rules]
 
     def rename(self, name: str) -> str:
+        """The name that the rules make of a name."""
         for regex, _, expand in self._rules:
             name = _replace_all(regex.compiled, expand, name)
         return name

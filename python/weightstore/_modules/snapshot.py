@@ -31,6 +31,7 @@ class _Described:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape in elements, as files count."""
         return self._values.shape
 
     @property
@@ -40,6 +41,7 @@ class _Described:
 
     @property
     def nbytes(self) -> int:
+        """The number of bytes in a file."""
         return self._values.nbytes
 
 
@@ -107,6 +109,7 @@ class TensorSnapshot(_Described):
 
     @classmethod
     def from_data(cls, full_path: str, data: TensorData, *, containers: Sequence[str] = ()) -> TensorSnapshot:
+        """A snapshot of values that are in memory."""
         return cls(full_path, data._values, containers=containers, layer=_innermost_layer(containers))
 
     # ---- what is known -------------------------------------------------------------------------------------------
@@ -142,6 +145,7 @@ class TensorSnapshot(_Described):
 
     @property
     def container_type(self) -> str:
+        """The class that holds the tensor, such as "Linear"; "Unknown" for a tensor of a file."""
         return self.containers[-1] if self.containers else "Unknown"
 
     @property
@@ -153,20 +157,24 @@ class TensorSnapshot(_Described):
     # ---- values --------------------------------------------------------------------------------------------------
 
     def to_data(self) -> TensorData:
+        """Reads the values, with all changes."""
         data = TensorData.__new__(TensorData)
         data.buffer = self._values.view() if self._values.shares else self._values.own()
         data._values = Loaded(self._values, data.buffer)
         return data
 
     def numpy(self) -> np.ndarray[Any, Any]:
+        """Reads the values into an array, with all changes."""
         return self._values.numpy(own=not self._values.shares)
 
     def torch(self) -> torch.Tensor:
+        """Reads the values into a tensor, with all changes."""
         return self._values.torch(own=not self._values.shares)
 
     # ---- others like it ------------------------------------------------------------------------------------------
 
     def renamed(self, full_path: str) -> TensorSnapshot:
+        """A copy with another name."""
         return self._copy(full_path, self._values)
 
     def transposed(self) -> TensorSnapshot:

@@ -276,7 +276,7 @@ def values_of(value: Any, path: str) -> Values:
             return FileTensor(origin.source, origin.number, described, False)
         return Produced(str(value.dtype), value.shape, origin.read)
     raise TypeError(
-        f"'{path}' is a {type(value).__name__}; a module holds numpy arrays and torch tensors, or DeferredTensor, "
+        f"'{path}' is {errors.typed(value)}; a module holds numpy arrays and torch tensors, or DeferredTensor, "
         "TensorHandle and TensorSnapshot objects when it is only saved from"
     )
 

@@ -7,9 +7,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from .. import errors
+from .._files.paths import check_local
 from .._files.progress import Progress, check_progress
 from .._files.source import Verify, check_verify, kind_of
 from .._modules.adapters import ModuleAdapter, as_adapter
@@ -23,6 +24,8 @@ class Builder(ABC):
     """Options of a store."""
 
     _format: str  # of the files it keeps
+    Error: ClassVar[type[errors.StoreError]]
+    """The class of all errors about files of this store: SafetensorsStore.Error is SafetensorsError."""
 
     def __init__(self) -> None:
         self._filter: PathFilter | None = None
@@ -77,6 +80,7 @@ class Builder(ABC):
         return self
 
     def with_regexes(self, patterns: Iterable[str | re.Pattern[str]]) -> Self:
+        """Also tensors whose names contain a match of any of these."""
         with self._placing():
             self._filtered().with_regexes(patterns)
         return self
@@ -87,6 +91,7 @@ class Builder(ABC):
         return self
 
     def with_full_paths(self, paths: Iterable[str]) -> Self:
+        """Also the tensors of these names."""
         self._filtered().with_full_paths(paths)
         return self
 
@@ -96,6 +101,7 @@ class Builder(ABC):
         return self
 
     def with_predicates(self, predicates: Iterable[Predicate]) -> Self:
+        """Also tensors for which any of these is true."""
         self._filtered().with_predicates(predicates)
         return self
 
@@ -220,5 +226,7 @@ def extension_of(name: str) -> str | None:
 
 def as_path(path: Any) -> str:
     if kind_of(path) != "path":
-        raise TypeError(f"a path is str or os.PathLike, not {type(path).__name__}; from_bytes() takes contents")
-    return os.fsdecode(path)
+        raise TypeError(f"a path is a str or an os.PathLike, not {errors.typed(path)}; from_bytes() takes contents")
+    text = os.fsdecode(path)
+    check_local(text, "store")
+    return text

@@ -59,7 +59,7 @@ def _target(store: Any) -> ModuleStore:
 
 def _checked(store: Any, method: str) -> ModuleStore:
     if not hasattr(store, method):
-        raise TypeError(f"expected a store or a path; {type(store).__name__} has no {method}()")
+        raise TypeError(f"expected a store or a path; {errors.typed(store)} has no {method}()")
     made: ModuleStore = store
     return made
 
@@ -85,6 +85,7 @@ class ModuleSnapshot:
         *,
         types: Types | None = None,
     ) -> list[TensorSnapshot]:
+        """Snapshots of the tensors, as collect() of this package gives them."""
         return collect(self, filter, adapter, skip_enum_variants, types=types)
 
     def apply(
@@ -101,7 +102,9 @@ class ModuleSnapshot:
         return apply(self, snapshots, filter, adapter, skip_enum_variants, **options)
 
     def save_into(self, store: StoreOrPath) -> None:
+        """Saves the module into a store or a file."""
         save_into(self, store)
 
     def load_from(self, store: StoreOrFile) -> ApplyResult:
+        """Loads the module from a store or a file."""
         return load_from(self, store)

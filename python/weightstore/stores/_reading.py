@@ -103,6 +103,7 @@ class ReadingStore(Builder):
         super().__init_subclass__(**options)
         if "_format" in vars(cls):
             _stores.setdefault(cls._format, cls)
+            cls.Error = errors.place_of(cls._format)
 
     def _changed(self) -> Self:
         self._contents = None

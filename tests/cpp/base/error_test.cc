@@ -24,9 +24,16 @@ TEST(the_first_place_counts) {
   CHECK_EQ(error.os_errno(), EIO);
 }
 
+TEST(an_equivalent_errno_adds_no_text) {
+  Error found(ErrorCode::kIo, "this is a directory");
+  found.in_file("d").equivalent_errno(EISDIR).with_errno(EIO);
+  CHECK_EQ(found.os_errno(), EISDIR);
+  CHECK_EQ(std::string(found.what()), "d: this is a directory");
+}
+
 TEST(a_timeout_says_itself_what_was_late) {
   Error error(ErrorCode::kIo, "shard 0 did not begin within 10 ms");
-  error.with_errno(ETIMEDOUT);
+  error.equivalent_errno(ETIMEDOUT);
   CHECK_EQ(error.os_errno(), ETIMEDOUT);
   CHECK_EQ(std::string(error.what()), "shard 0 did not begin within 10 ms");
   const Error late = io::io_error(ETIMEDOUT, "cannot read", "m");

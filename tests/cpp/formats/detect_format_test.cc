@@ -112,9 +112,39 @@ TEST(a_zip_archive_that_was_cut_short_is_what_its_first_record_says) {
 }
 
 TEST(anything_else_is_left_to_the_readers_words) {
-  CHECK(detected("some text") == Format::kSafetensors);
+  CHECK(detected("text") == Format::kSafetensors);
   CHECK(detected("\xFF") == Format::kSafetensors);
+  CHECK(detected(std::string(1000, '\0')) == Format::kSafetensors);
+  CHECK(detected("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF{}"s) == Format::kSafetensors);
   CHECK(detected("NRU") == Format::kSafetensors);
+}
+
+TEST(text_is_said_to_be_text) {
+  CHECK(says(stranger("some text"), "a text file"));
+  CHECK(says(stranger("key: value\r\n\tother: \xC3\xBC\n"), "a text file"));
+  // The head ends inside a character.
+  for (const char* filling : {"", "a", "ab", "abc"}) {
+    std::string text = filling;
+    while (text.size() < 2000) text += "\xF0\x9F\x98\x80";
+    CHECK(says(stranger(text), "a text file"));
+  }
+  // Control characters and bytes that are no UTF-8 are no text.
+  CHECK(!says(stranger("some text\x01"), "text"));
+  CHECK(!says(stranger("some text\xFF and more"), "text"));
+}
+
+TEST(onnx_is_said_to_be_onnx) {
+  CHECK(says(stranger("\x08\x07\x12\x07pytorch\x1a\x05"
+                      "2.0.1:"s),
+             "ONNX"));
+  CHECK(says(stranger("\x08\x0a\x3a\x10"s + std::string(16, '\x7f')), "ONNX"));
+}
+
+TEST(bytes_of_no_format_are_said_to_be_that) {
+  const std::string message = stranger("\x9f\x03\xAA\x10\xFF\xFF\xFF\xFF\xFF\x01\x02");
+  CHECK(says(message, "none of the formats"));
+  CHECK(says(message, "9f 03 aa 10"));
+  CHECK(!says(message, "header"));
 }
 
 TEST(an_empty_file_is_said_to_be_empty) {

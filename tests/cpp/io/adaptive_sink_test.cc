@@ -58,7 +58,7 @@ void stamp(std::string& bytes, std::uint64_t offset) {
   }
 }
 
-void write_all(io::FileSink& sink) {
+void write_all(FileSink& sink) {
   std::string chunk(io::kChunkBytes, '\0');
   for (std::uint64_t done = 0; done < kFileSize; done += chunk.size()) {
     chunk.resize(std::min<std::uint64_t>(io::kChunkBytes, kFileSize - done));

@@ -80,10 +80,10 @@ TEST(a_producer_of_another_size_is_refused_by_name) {
 TEST(a_plan_out_of_order_is_refused) {
   auto plan = make_plan({10, 20}, Kind::kResident);
   std::swap(plan->layout.placements[0], plan->layout.placements[1]);
-  CHECK_THROWS(Error, io::stream_memory(plan->layout, plan->tensors, {}, nullptr));
+  CHECK_THROWS(Error, stream_memory(plan->layout, plan->tensors, {}, nullptr));
   plan = make_plan({10, 20}, Kind::kResident);
   plan->layout.file_size -= 1;
-  CHECK_THROWS(Error, io::stream_memory(plan->layout, plan->tensors, {}, nullptr));
+  CHECK_THROWS(Error, stream_memory(plan->layout, plan->tensors, {}, nullptr));
 }
 
 TEST(a_producer_that_throws_abandons_the_write) {
@@ -163,7 +163,7 @@ TEST(producers_are_told_once_that_they_are_finished) {
     const auto producer = std::make_shared<CountedFinish>(resident);
     std::vector<NewTensor> tensors(1);
     tensors[0].bytes = producer;
-    io::stream_memory({"", {{0, 0, 5}}, 5}, tensors, {}, nullptr);
+    stream_memory({"", {{0, 0, 5}}, 5}, tensors, {}, nullptr);
     CHECK_EQ(producer->finished_count(), 1);
   }
 }

@@ -43,7 +43,7 @@ TEST(all_modes_write_the_same_bytes) {
         save(dir / "f", *plan, durable(sync));
         CHECK(read_file(dir / "f") == plan->expected);
       }
-      const auto memory = io::stream_memory(plan->layout, plan->tensors, {}, nullptr);
+      const auto memory = stream_memory(plan->layout, plan->tensors, {}, nullptr);
       CHECK(test_files::as_text(memory) == plan->expected);
     }
   }
@@ -105,7 +105,7 @@ TEST(checksums_are_those_of_the_tensors) {
     for (const std::string& text : plan->data) expected.push_back(crc32c(as_bytes(text)));
     for (const bool sync : {false, true}) CHECK(save(dir / "f", *plan, durable(sync, true)) == expected);
     std::vector<std::uint32_t> in_memory;
-    io::stream_memory(plan->layout, plan->tensors, durable(false, true), &in_memory);
+    stream_memory(plan->layout, plan->tensors, {}, &in_memory);
     CHECK(in_memory == expected);
     CHECK(save(dir / "f", *plan, durable(true)).empty());
   }

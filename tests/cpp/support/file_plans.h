@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/layout_stream.h"
 #include "check.h"
 #include "io/atomic_file.h"
 #include "io/file_writer.h"

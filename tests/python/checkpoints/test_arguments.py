@@ -179,3 +179,51 @@ def test_a_filter_that_returns_something_else_leaves_no_lock(tmp_path):
         with pytest.raises(TypeError, match="item 0 of what filter_func returned is of type str"):
             save()
     weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(2)}).save()
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "text"),
+    [
+        ("shard_index", "x", "shard_index is of type str; expected an int"),
+        ("shard_num", 1.5, "shard_num is of type float; expected an int"),
+        ("parallel", "8", "parallel is of type str; expected an int"),
+        ("path", 3, "the path of a checkpoint is of type int; expected a str or an os.PathLike"),
+        ("filter_func", 3, "filter_func is of type int; expected something that can be called"),
+        ("timeout", "soon", "timeout is of type str; expected a number of seconds"),
+        ("timeout", None, "timeout is of type NoneType; expected a number of seconds"),
+    ],
+)
+def test_arguments_of_a_wrong_type(tmp_path: Path, argument: str, value: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        weightstore.Saver(**{"path": tmp_path, argument: value})
+    if argument in ("parallel", "filter_func"):
+        with pytest.raises(TypeError, match=text):
+            weightstore.Loader(tmp_path, **{argument: value})
+    if argument == "path":
+        with pytest.raises(TypeError, match=text):
+            weightstore.Loader(value)
+        with pytest.raises(TypeError, match=text):
+            weightstore.CheckpointReader(value)
+
+
+def test_a_filter_that_returns_nothing_is_told(tmp_path: Path) -> None:
+    saver = weightstore.Saver(path=tmp_path, tensors={"w": torch.ones(2)}, filter_func=lambda blocks: None)
+    with pytest.raises(
+        TypeError, match="what filter_func returned is of type NoneType; expected the list of the blocks"
+    ):
+        saver.save()
+
+
+def test_a_list_of_bare_tensors_is_told_that_it_has_no_names(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="a list of tensors alone has no names"):
+        weightstore.Saver(path=tmp_path, tensors=[torch.ones(2)])
+
+
+def test_reprs_say_where_and_how_much(tmp_path: Path) -> None:
+    saver = weightstore.Saver(path=tmp_path / "c", hashtables={"user": table()}, tensors={"w": torch.ones(2)})
+    assert repr(saver) == f"<Saver {str(tmp_path / 'c')!r}, shard 0 of 1, 1 tables, 1 tensors>"
+    saver.save()
+    loader = weightstore.Loader(tmp_path / "c", {"user": table()}, {"w": torch.ones(2)})
+    assert repr(loader) == f"<Loader {str(tmp_path / 'c')!r}, 1 tables, 1 tensors>"
+    reader = weightstore.CheckpointReader(tmp_path / "c")
+    assert repr(reader) == f"<CheckpointReader {str(tmp_path / 'c')!r}, 3 tensors, 1 tables>"

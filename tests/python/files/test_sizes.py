@@ -40,10 +40,16 @@ def test_what_is_no_size(size):
         parse_size(size, "the limit")
 
 
-@pytest.mark.parametrize("size", [True, 4e6, None, b"4MB", [4]])
-def test_what_is_neither_text_nor_an_integer(size):
+@pytest.mark.parametrize("size", [True, 4000.5, float("inf"), float("nan"), None, b"4MB", [4]])
+def test_what_is_neither_text_nor_a_whole_number(size):
     with pytest.raises(TypeError, match=r"the limit must be .*'400MiB'"):
         parse_size(size, "the limit")
+
+
+def test_a_float_that_is_whole():
+    assert parse_size(4e6, "it") == 4_000_000
+    with pytest.raises(weightstore.InvalidArgument):
+        parse_size(1e30, "it")
 
 
 def test_what_is_shown_can_be_read():
@@ -62,14 +68,25 @@ def test_every_function_takes_every_form(tmp_path):
             (tmp_path / file).unlink()
         return len(found)
 
-    for size in (2048, "2KiB", "2.048kB"):
+    for size in (2048, 2048.0, "2KiB", "2.048kB"):
         wn.save_file(tensors, index, max_shard_size=size)
         assert shards() == 2
         weightstore.convert(source, index, max_shard_size=size)
         assert shards() == 2
         SafetensorsStore.from_file(index).max_shard_size(size).collect_from(tensors)
         assert shards() == 2
-        assert main(["convert", str(source), str(index), "--max-shard-size", str(size)]) == 0
+        assert (
+            main(
+                [
+                    "convert",
+                    str(source),
+                    str(index),
+                    "--max-shard-size",
+                    f"{size:.0f}" if isinstance(size, float) else str(size),
+                ]
+            )
+            == 0
+        )
         assert shards() == 2
         pager = Pager(source, size)
         assert pager.budget_bytes == 2048
@@ -81,7 +98,7 @@ def test_every_function_takes_every_form(tmp_path):
         with pytest.raises(errors.PagerError, match="budget must be"):
             Pager(source, budget)
     with pytest.raises(TypeError, match="budget must be"):
-        Pager(source, 4e6)
+        Pager(source, 4000.5)
 
 
 def test_blocks_of_a_checkpoint(tmp_path):

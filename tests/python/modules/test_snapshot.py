@@ -127,7 +127,7 @@ def test_nested_mappings_lists_and_modules():
 def test_what_is_no_module():
     with pytest.raises(TypeError, match="PathFilter, not str"):
         collect({}, "encoder")
-    with pytest.raises(TypeError, match=r"not list"):
+    with pytest.raises(TypeError, match=r"not a list"):
         collect([np.zeros(1)])
     with pytest.raises(TypeError, match=r"'a\.b' is a str"):
         collect({"a": {"b": "text"}})

@@ -21,8 +21,10 @@ TENSORS = {"a": np.arange(6, dtype=np.float32), "b": np.ones(3, np.int16)}
 
 def test_snippets_of_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (snippet,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile(snippet, PAGE.name, "exec"), {})
+    snippets = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(snippets) == 2
+    for snippet in snippets:
+        exec(compile(snippet, PAGE.name, "exec"), {})
 
 
 def public() -> Iterator[tuple[str, Callable[..., Any]]]:

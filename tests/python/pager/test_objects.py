@@ -72,7 +72,7 @@ def test_wrong_arguments_are_explained(tmp_path):
     pager = LayerPager(DATA, ENTRIES)
     invalid, wrong_type = weightstore.InvalidArgument, TypeError
     for expected, text, call in [
-        (wrong_type, "budget must be a whole number of bytes.*400000000.0", lambda: Pager(weights, budget=400e6)),
+        (wrong_type, "budget must be a whole number of bytes.*400000000.5", lambda: Pager(weights, budget=400000000.5)),
         (wrong_type, "budget must be", lambda: pager.set_budget([1])),
         (invalid, "budget must be.*-1", lambda: pager.set_budget(-1)),
         (invalid, "budget must be", lambda: pager.set_budget(2**64)),
@@ -85,13 +85,12 @@ def test_wrong_arguments_are_explained(tmp_path):
         (weightstore.TensorNotFound, "cannot pin slot -1", lambda: Pager(weights, pinned=[-1])),
         (weightstore.TensorNotFound, "cannot pin slot 7", lambda: Pager(weights, pinned=[7])),
         (wrong_type, "pinned must hold names", lambda: LayerPager(DATA, ENTRIES, None, [0])),
-        (wrong_type, "tensor_map must map names", lambda: LayerPager(DATA, [("a", 0, 1)])),
+        (wrong_type, "tensor_map must map ids", lambda: LayerPager(DATA, [("a", 0, 1)])),
         (wrong_type, r"map 'a' to \(offset, size\)", lambda: LayerPager(DATA, {"a": 3})),
         (wrong_type, r"map 'a' to \(offset, size\)", lambda: LayerPager(DATA, {"a": (3,)})),
         (wrong_type, "offset and size of 'a'", lambda: LayerPager(DATA, {"a": (0.0, 1)})),
         (invalid, "offset and size of 'a'", lambda: LayerPager(DATA, {"a": (-1, 1)})),
         (invalid, "offset and size of 'a'", lambda: LayerPager(DATA, {"a": (0, 2**64)})),
-        (wrong_type, "tensor_map must hold names", lambda: LayerPager(DATA, {1: (0, 1)})),
         (wrong_type, "timeout must be a number of seconds", lambda: pager.acquire("a", timeout="soon")),
         (ValueError, "timeout must be a number of seconds", lambda: pager.acquire("a", timeout=float("nan"))),
         (wrong_type, "acquire.. takes one name or slot", lambda: pager.acquire()),

@@ -25,7 +25,9 @@ std::string bytes_text(std::uint64_t n) { return std::to_string(n) + (n == 1 ? "
 // Checks the length before the header; returns that of the header.
 std::size_t read_length(const ByteSource& source, const Limits& limits) {
   if (source.size() < kLengthBytes) {
-    throw corrupt("the file has " + bytes_text(source.size()) + "; a SafeTensors file begins with an 8-byte length",
+    throw corrupt("the file has " + bytes_text(source.size()) +
+                      "; a SafeTensors file begins with an 8-byte length, so this one is "
+                      "truncated or not SafeTensors",
                   "header too small");
   }
   std::array<std::byte, kLengthBytes> prefix;
@@ -40,7 +42,7 @@ std::size_t read_length(const ByteSource& source, const Limits& limits) {
   if (length > source.size() - kLengthBytes) {
     throw corrupt("the header claims " + bytes_text(length) + ", but only " +
                       std::to_string(source.size() - kLengthBytes) +
-                      " follow; the file is cut short or not SafeTensors",
+                      " follow; the file is truncated or not SafeTensors",
                   "invalid header length")
         .at_offset(0);
   }
@@ -95,19 +97,24 @@ class HeaderParser {
     tensor.shape = shape_;
     check_size(tensor);
     // In bounds, so that no sum below can overflow; that the ranges tile the section is checked when all are known.
-    if (!range_within(tensor.begin, tensor.end, data_size_)) {
-      throw Error(ErrorCode::kCorrupt, "data_offsets [" + std::to_string(tensor.begin) + ", " +
-                                           std::to_string(tensor.end) + ") are not a range in the data section of " +
-                                           bytes_text(data_size_))
-          .known_as(tensor.begin > tensor.end ? "invalid offset for tensor `" + printable(name) + "`"
-                                              : "incomplete metadata, file not fully covered");
-    }
+    if (!range_within(tensor.begin, tensor.end, data_size_)) throw not_in_data(tensor);
     tensor.begin += data_begin_;
     tensor.end += data_begin_;
     table_.add(tensor);
   } catch (Error& error) {
     error.in_tensor(name);
     throw;
+  }
+
+  Error not_in_data(const TensorTable::Row& tensor) const {
+    const std::string range = "data_offsets [" + std::to_string(tensor.begin) + ", " + std::to_string(tensor.end) + ")";
+    if (tensor.begin > tensor.end) {
+      return Error(ErrorCode::kCorrupt, range + " end before they begin")
+          .known_as("invalid offset for tensor `" + printable(tensor.name) + "`");
+    }
+    return Error(ErrorCode::kCorrupt, range + " lie beyond the data section, which has " + bytes_text(data_size_) +
+                                          "; the file is truncated (download or copy it again), or its header is wrong")
+        .known_as("incomplete metadata, file not fully covered");
   }
 
   // The fields as nearly every writer puts them: this order, these spaces (none). Three times as fast as looking for
@@ -245,7 +252,8 @@ void check_coverage(const TensorTable& table, std::uint64_t data_begin, std::uin
     position += table.nbytes(i);
   }
   if (position != file_size) {
-    throw corrupt("the tensors end at byte " + std::to_string(position) + ", the file at " + std::to_string(file_size),
+    throw corrupt("the tensors end at byte " + std::to_string(position) + ", but the file at " +
+                      std::to_string(file_size) + "; something was appended, or the header is wrong",
                   "incomplete metadata, file not fully covered");
   }
 }

@@ -15,6 +15,7 @@ from ..layers import LayerTypes
 from ..match import match
 from ..places import Place, can_replace, reason_not_loadable
 from ..snapshot import TensorSnapshot
+from .prefixes import Renaming, find_renaming
 from .result import (
     AdapterError,
     ApplyError,
@@ -120,6 +121,7 @@ class _Planner:
         self._result.skipped.sort()
         self._result.missing.sort()
         self._result.unused = sorted(name for name in self._snapshots if name not in self._used)
+        self._result.renaming = self._renaming()
         return Plan(self._result, list(assignments.values()), new_ids)
 
     # ---- names ---------------------------------------------------------------------------------------------------
@@ -159,6 +161,18 @@ class _Planner:
                 if candidate is not None and candidate in self._snapshots:
                     return candidate
         return None
+
+    def _renaming(self) -> Renaming:
+        if not self._result.missing or not self._result.unused:
+            return Renaming()
+        # An adapter may change the shape on the way.
+        knows_shapes = self._rules.adapter is None
+        return find_renaming(
+            {name: snapshot.shape if knows_shapes else None for name, snapshot in self._snapshots.items()},
+            {place.path: frameworks.type_and_shape(place.value)[1] if knows_shapes else None for place in self._places},
+            self._result.missing,
+            self._result.unused,
+        )
 
     # ---- one parameter -------------------------------------------------------------------------------------------
 
@@ -219,7 +233,7 @@ class _Planner:
         ):
             raise DTypeMismatch(place.path, expected, found, f"{text}, and a trained parameter cannot be {found}")
         if not frameworks.is_tensor(place.value) and not can_replace(place):
-            raise LoadError(place.path, f"{text}, and a {type(place.owner).__name__} cannot hold another array")
+            raise LoadError(place.path, f"{text}, and {errors.typed(place.owner)} cannot hold another array")
         return Assignment(snapshot, tied, False, True)
 
 

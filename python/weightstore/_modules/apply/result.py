@@ -9,6 +9,7 @@ from typing import Any
 
 from ..indices import index_of
 from ..match import looks_like_variant, without_variants
+from .prefixes import Renaming
 
 _SHOWN = 10
 _SIMILAR = 0.7
@@ -70,7 +71,7 @@ class LoadError(ApplyError):
     """The tensor cannot be put into its place."""
 
 
-@dataclass
+@dataclass(repr=False)
 class ApplyResult:
     """applied: parameters that were set, in the module's order. skipped: found, but not wanted by the filter. missing:
     parameters nothing was found for. unused: tensors that no parameter took. errors: tensors that did not fit."""
@@ -80,6 +81,8 @@ class ApplyResult:
     missing: list[MissingTensor] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
     errors: list[ApplyError] = field(default_factory=list)
+    #: The prefix by which missing and unused names differ, and the calls that rename them.
+    renaming: Renaming = field(default_factory=Renaming, compare=False)
 
     def is_success(self) -> bool:
         """Whether there are no errors. Parameters may be missing."""
@@ -87,12 +90,11 @@ class ApplyResult:
 
     def summary(self) -> str:
         """Counts, and the first ten of everything that needs attention."""
-        titles = ("applied", "skipped", "missing", "unused", "errors")
-        lines = [", ".join(f"{len(getattr(self, title))} {title}" for title in titles)]
+        lines = [self._counts()]
         if self.missing:
             lines.append("missing from the source:")
             lines += _first(self.missing, [self._describe_missing(path) for path in self.missing[:_SHOWN]])
-            lines += [*self._variant_hint(), *self._index_hint()]
+            lines += [*self._prefix_hint(), *self._variant_hint(), *self._index_hint()]
         if self.unused:
             lines += ["unused tensors of the source:", *_first(self.unused, self.unused[:_SHOWN])]
         if self.errors:
@@ -102,6 +104,13 @@ class ApplyResult:
 
     __str__ = summary
 
+    def __repr__(self) -> str:
+        return f"<ApplyResult: {self._counts()}>"
+
+    def _counts(self) -> str:
+        titles = ("applied", "skipped", "missing", "unused", "errors")
+        return ", ".join(f"{len(getattr(self, title))} {title}" for title in titles)
+
     def _describe_missing(self, path: MissingTensor) -> str:
         text = f"{path} (in {path.container})" if path.container else str(path)
         similar = self.did_you_mean(path)
@@ -109,6 +118,8 @@ class ApplyResult:
 
     def did_you_mean(self, path: str) -> str | None:
         """The unused tensor that a missing parameter most probably is."""
+        if path in self.renaming.found:
+            return self.renaming.found[path]
         unused = self.unused
         plain = without_variants(path)
         if plain != path and plain in unused:
@@ -120,6 +131,14 @@ class ApplyResult:
             last = path.rpartition(".")[2]
             unused = [name for name in unused if name.rpartition(".")[2] == last][:_CANDIDATES]
         return next(iter(get_close_matches(path, unused, 1, _SIMILAR)), None)
+
+    def _prefix_hint(self) -> list[str]:
+        if not self.renaming.rules:
+            return []
+        return [
+            f"  Names differ by a prefix. Renaming finds {len(self.renaming.found)} of the {len(self.missing)} missing ones:",
+            f"    store{self.renaming.calls()}",
+        ]
 
     def _variant_hint(self) -> list[str]:
         def has_variant(path: str) -> bool:

@@ -32,7 +32,7 @@ std::filesystem::path create_directory(const std::filesystem::path& path, bool d
 
 void refuse_existing(const std::filesystem::path& directory, const SaveOptions& options, io::FileOps& ops) {
   const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorCode::kConflict, what).in_file(directory.native()).with_errno(EEXIST);
+    throw Error(ErrorCode::kConflict, what).in_file(directory.native()).equivalent_errno(EEXIST);
   };
   const bool has_recis = io::is_there(directory / kRecisIndex, ops);
   const bool has_plain = io::is_there(directory / kPlainIndex, ops);

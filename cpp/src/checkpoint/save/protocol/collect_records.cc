@@ -96,7 +96,7 @@ Error missing_shards(const std::map<std::uint64_t, std::string>& missing, std::u
   Error error(ErrorCode::kIo, std::to_string(missing.size()) + " of " + std::to_string(shard_num) +
                                   " shards did not save their part within " + std::to_string(timeout.count()) +
                                   " ms (" + who + ")");
-  error.with_errno(ETIMEDOUT);
+  error.equivalent_errno(ETIMEDOUT);
   return error;
 }
 
@@ -171,7 +171,7 @@ void wait_for_earlier_attempt(const std::filesystem::path& target, const ShardRe
                                       std::to_string(timeout.count()) +
                                       " ms; run shard 0, or pass another `run` when that save will never end")
           .in_file(target.native())
-          .with_errno(ETIMEDOUT);
+          .equivalent_errno(ETIMEDOUT);
     }
     ops.pause(interval.next());
   }

@@ -72,7 +72,7 @@ class RecisCommit {
       if (!io::is_there(path, ops_)) continue;
       throw Error(ErrorCode::kConflict, "the file exists, and is no part of a checkpoint; move it away")
           .in_file(path.native())
-          .with_errno(EEXIST);
+          .equivalent_errno(EEXIST);
     }
     ops_.reached("records merged");
     io::write_text_file(work_ / kJournal, json_encode(names), {options_.durable, true}, ops_);

@@ -51,7 +51,7 @@ LeaseState read_state(int fd, const std::string& path, io::FileOps& ops) {
 Error held_by_another_process(const std::filesystem::path& path) {
   return Error(ErrorCode::kConflict, "another save into this directory is running; wait until it ends")
       .in_file(path.parent_path().native())
-      .with_errno(EWOULDBLOCK);
+      .equivalent_errno(EWOULDBLOCK);
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ FoundToken wait_for_token(const std::filesystem::path& directory, const Expected
                       "; start shard 0, or, where the shards run one after another, pass the same `attempt` and the "
                       "same `run` on all of them")
           .in_file(directory.native())
-          .with_errno(ETIMEDOUT);
+          .equivalent_errno(ETIMEDOUT);
     }
     ops.pause(interval.next());
   }
