@@ -99,6 +99,19 @@ std::string global(Random& random) {
                                                   "torch._utils\n_rebuild_tensor_v3",
                                                   "torch._utils\n_rebuild_parameter",
                                                   "torch._tensor\n_rebuild_from_type_v2",
+                                                  "torch._utils\n_rebuild_wrapper_subclass",
+                                                  "torch._utils\n_rebuild_sparse_tensor",
+                                                  "torch\nQInt32Storage",
+                                                  "argparse\nNamespace",
+                                                  "collections\ndefaultdict",
+                                                  "collections\ndeque",
+                                                  "builtins\nslice",
+                                                  "pathlib\nPosixPath",
+                                                  "datetime\ndatetime",
+                                                  "datetime\ntimedelta",
+                                                  "numpy\ndtype",
+                                                  "numpy.core.multiarray\nscalar",
+                                                  "numpy.core.multiarray\n_reconstruct",
                                                   "torch.nn.parameter\nParameter",
                                                   "some.module\nThing"};
   return "c" + std::string(kGlobals[random.below(std::size(kGlobals))]) + "\n";
@@ -124,6 +137,21 @@ std::string tensor(Random& random) {
          sizes(random, random.one_in(8) ? random.below(4) : rank) + "\x89" + "ccollections\nOrderedDict\n)RtR";
 }
 
+// An array of numpy, or a number with `scalar`, whose bytes may be shared.
+std::string array(Random& random, bool scalar) {
+  static constexpr std::string_view kTypes[] = {"f4", "i2", "u1", "c16", "O8", "U1"};
+  const std::string_view name = kTypes[random.below(std::size(kTypes))];
+  const std::string type = "cnumpy\ndtype\n" + numbered('U', name.size(), 1) + std::string(name) +
+                           "\x89\x88\x87R(K\3U\1" + (random.one_in(2) ? ">" : "<") + "NNNNNK\0tb"s;
+  const std::size_t length = random.below(17);
+  const std::string bytes = random.one_in(4)   ? numbered('h', random.below(16), 1)
+                            : random.one_in(2) ? numbered('C', length, 1) + std::string(length, 'b')
+                                               : "c_codecs\nencode\n" + short_text(random) + "U\6latin1\x86R";
+  if (scalar) return "cnumpy.core.multiarray\nscalar\n" + type + bytes + "\x86R";
+  return "cnumpy.core.multiarray\n_reconstruct\nNNN\x87R(K\1" + sizes(random, random.below(4)) + type +
+         (random.one_in(2) ? "\x88" : "\x89") + bytes + "tb";
+}
+
 std::string many(const std::string& one, std::size_t count) {
   std::string all;
   all.reserve(one.size() * count);
@@ -133,7 +161,7 @@ std::string many(const std::string& one, std::size_t count) {
 
 // Pushes one value.
 std::string value(Random& random, std::size_t room) {
-  switch (random.below(14)) {
+  switch (random.below(18)) {
     case 0:
       return "N";
     case 1:
@@ -166,6 +194,15 @@ std::string value(Random& random, std::size_t room) {
     }
     case 12:  // an object with state
       return "ccollections\nOrderedDict\n)R}b";
+    case 13:
+      return array(random, random.one_in(2));
+    case 14:  // plain data with a tensor inside
+      return "cargparse\nNamespace\n)\x81}U\1x" + tensor(random) + "sb";
+    case 15:  // a tensor of another class
+      return "ctorch._tensor\n_rebuild_from_type_v2\n(" + global(random) + global(random) + ")}U\r_local_tensor" +
+             tensor(random) + "stR";
+    case 16:  // many objects that are left out
+      return "](" + many("csome.module\nThing\n)\x81", random.repetitions(room / 20)) + "e";
     default:  // many texts, one a name each
     {
       std::string list = "](";

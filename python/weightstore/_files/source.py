@@ -190,7 +190,10 @@ def _warn_of_left_out(source: OpenSource) -> None:
     values = [LeftOut(*value) for value in source.reader.left_out()]
     if not values:
         return
-    shown = ", ".join(f"{value.name!r} ({value.type})" for value in values[:_SHOWN])
+    # A name from a file must not reach a terminal as anything but text.
+    shown = ", ".join(
+        f"{value.name!r} ({value.type if value.type.isprintable() else repr(value.type)})" for value in values[:_SHOWN]
+    )
     if len(values) > _SHOWN:
         shown += f" and {len(values) - _SHOWN} more"
     what = "1 value was" if len(values) == 1 else f"{len(values)} values were"

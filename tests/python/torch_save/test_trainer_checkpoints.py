@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import logging
+import pathlib
 
 import numpy as np
 import pytest
 
 import weightstore
-from support.trainer_checkpoints import CHECKPOINTS, FORMS, saved, tensors_of
+from support.torch_files import archive, pickle_of_tensor
+from support.trainer_checkpoints import CHECKPOINTS, FORMS, Average, TrainConfig, saved, tensors_of
 from weightstore import PytorchStore, read_config
 
 torch = pytest.importorskip("torch")
@@ -100,6 +102,16 @@ def test_what_is_left_out_is_logged(caplog):
         assert [value.type.rpartition(".")[2] for value in file.left_out] == ["TrainConfig", "Metrics", "Stage"]
 
 
+def test_names_cannot_steer_a_terminal(caplog):
+    data = archive(b"\x80\x02](" + pickle_of_tensor() + b"cmine\nThi\x1bng\n)\x81" + b"e.")
+    with caplog.at_level(logging.WARNING), weightstore.open(data) as file:
+        assert file.left_out[0].type == "mine.Thi\x1bng"
+        assert "\x1b" not in caplog.text
+        with pytest.raises(weightstore.PytorchError) as caught:
+            file["1"]
+        assert "\x1b" not in str(caught.value)
+
+
 def test_plain_data_of_known_classes():
     config = read_config(saved(CHECKPOINTS["timm_with_ema"](), "zip"))
     assert config["args"] == {"model": "vit_tiny", "drop": 0.1, "mean": [0.5] * 3, "resume": None, "data": "d"}
@@ -144,10 +156,6 @@ def test_numbers_of_numpy_are_numbers(number, order):
 
 
 def test_a_file_in_which_no_tensor_is_left_is_refused_by_name():
-    import pathlib
-
-    from support.trainer_checkpoints import Average, TrainConfig
-
     with pytest.raises(weightstore.PytorchError, match="TrainConfig"):
         weightstore.open(saved({"a": 1, "config": TrainConfig()}, "zip"))
     with pytest.raises(weightstore.PytorchError, match="one object of 'support.trainer_checkpoints.Average'"):
