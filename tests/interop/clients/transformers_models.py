@@ -10,7 +10,7 @@ from tiny_models import INPUT, MODELS, another, entry, llama, same
 
 import weightstore
 import weightstore.torch
-from weightstore import SafetensorsStore, load_from, save_into
+from weightstore import BurnpackStore, SafetensorsStore, load_from, save_into
 
 SHARD_SIZES = [None, "20KB"]
 
@@ -90,6 +90,17 @@ def by_save_file(model, path, shard_size):
     weightstore.torch.save_file(state, path, {"format": "pt"}, max_shard_size=shard_size)
 
 
+def by_save_file_with_checksums(model, path, shard_size):
+    """Without metadata of the caller's: the checksums are metadata, too, and readers then want a format."""
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    weightstore.torch.save_file(state, path, checksums=True, max_shard_size=shard_size)
+
+
+def by_convert_of_burnpack(model, path, shard_size):
+    save_into(model, BurnpackStore.from_file(path.parent / "model.bpk"))
+    convert(path.parent / "model.bpk", path, shard_size)
+
+
 def by_convert(model, path, shard_size):
     model.save_pretrained(path.parent / "stock")
     convert(path.parent / "stock" / "model.safetensors", path, shard_size)
@@ -111,7 +122,9 @@ WRITERS = {
     "store": by_store,
     "store with checksums": lambda *given: by_store(*given, checksums=True),
     "save_file": by_save_file,
+    "save_file with checksums": by_save_file_with_checksums,
     "convert": by_convert,
+    "convert of a Burnpack store": by_convert_of_burnpack,
     "convert of torch.save": by_convert_of_torch_save,
 }
 
