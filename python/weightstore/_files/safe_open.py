@@ -167,8 +167,7 @@ class SafeSlice:
         self._handle = handle
 
     def __repr__(self) -> str:
-        handle = self._handle
-        return f"<SafeSlice {handle.name!r} {handle.dtype} {list(handle.shape)}>"
+        return f"<SafeSlice of {self._handle!r}>"
 
     def get_shape(self) -> list[int]:
         """The shape of the whole tensor."""
@@ -185,9 +184,6 @@ class SafeSlice:
         if is_basic(key) or dtypes.bits(self._handle.dtype) < 8:
             return self._opened._show(self._handle[key])
         return self._opened._show_indexed(self._handle, key)
-
-    def __repr__(self) -> str:
-        return f"<SafeSlice of {self._handle!r}>"
 
 
 def _with_arrays(key: Any) -> Any:

@@ -166,8 +166,7 @@ def open_source(
         opened = OpenSource(_core.Reader.open(source, backend=backend, **options), path, mapped, opening)
     elif kind == "object":
         name = getattr(source, "name", None)
-        path = name if isinstance(name, str) else None
-        opened = OpenSource(_core.Reader.open_object(source, **options), path, False)
+        opened = OpenSource(_core.Reader.open_object(source, **options), name if isinstance(name, str) else None, False)
     elif kind == "buffer":
         opened = OpenSource(_open_buffer(source, options), None, mapped)
     else:
