@@ -17,6 +17,8 @@
 namespace weightstore::pytorch {
 namespace {
 
+constexpr std::uint64_t kPathPart = 64;
+
 class Converter {
  public:
   explicit Converter(const PickleTree& tree) : tree_(tree), memory_(tree.memory()) {}
@@ -144,6 +146,8 @@ class Converter {
       }
       case GlobalKind::kPath:
       case GlobalKind::kWindowsPath:
+        // Paths may share their parts. The charge for a part bounds the time, too.
+        memory_.take(kPathPart * count);
         memory_.take(MemoryBudget::heap_bytes(sizeof(std::string)) +
                      MemoryBudget::heap_bytes(path_length(tree_, node)));
         return Value(path_text(tree_, node));
