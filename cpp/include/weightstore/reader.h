@@ -33,8 +33,8 @@ struct SliceDim {
 // the header.
 class Reader {
  public:
-  // Opens a file of any format that the library knows (format.h), or the index of a set of shards: SafeTensors files, or
-  // files of torch.save() (pytorch_model.bin.index.json), whose format() is kPytorch. Reads only headers, unless
+  // Opens a file of any format that the library knows (format.h), or the index of a set of shards: SafeTensors files,
+  // or files of torch.save() (pytorch_model.bin.index.json), whose format() is kPytorch. Reads only headers, unless
   // options.verify is Verify::kFull. Throws Error with the path: kIo; kUnsupported when no format is recognised or
   // check_name() refuses the name; kCorrupt; kLimit; kConflict when other processes keep replacing the set.
   static Reader open(const std::filesystem::path& path, const ReadOptions& options = {});
