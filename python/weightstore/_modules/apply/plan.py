@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ... import errors
 from ..._tensors import dtypes, frameworks
 from ..adapters import ModuleAdapter
-from ..choice import choose
+from ..choice import choose, places_with_layers
 from ..filter import PathFilter
 from ..layers import LayerTypes
-from ..match import match
+from ..match import match, seen_names
 from ..places import Place, can_replace, reason_not_loadable
 from ..snapshot import TensorSnapshot
 from .result import (
@@ -30,6 +30,9 @@ DTypePolicy = Literal["cast", "strict", "adopt"]
 # Types that are shown alike: reading one where the other is expected converts nothing.
 _SHOWN_AS = {"BoolU8": "BOOL", "BoolU32": "BOOL", "Flex32": "F32"}
 
+# Types whose numbers no real parameter can take, whatever the policy.
+_NEVER_CAST = ("C32", "C64", "C128", "QFloat")
+
 
 @dataclass(slots=True)
 class Rules:
@@ -40,6 +43,8 @@ class Rules:
     types: LayerTypes | None = None
     skip_enum_variants: bool = False
     match_indices: bool = False
+    keeps_indices: Callable[[str], bool] | None = None  # prefixes of lists whose elements keep their numbers
+    filter_missing: bool = False  # a parameter that the filter leaves out is skipped, even if nothing is found for it
     dtype_policy: DTypePolicy | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)  # names that a file lacks to those that stand for them
 
@@ -65,19 +70,15 @@ def make_plan(
     module: Any, snapshots: Mapping[str, TensorSnapshot], rules: Rules, *, refuses_nothing: bool = False
 ) -> Plan:
     """refuses_nothing: a filter that matches nothing of the module is an error."""
-    refuse_none = "loaded" if refuses_nothing else None
-    places, chosen = choose(module, rules.filter, rules.adapter, rules.types, refuse_none=refuse_none)
-    wanted = set(map(id, chosen))
-    unwanted = {place.path for place in places if id(place) not in wanted}
-    return _Planner(places, unwanted, snapshots, rules).plan()
+    places = places_with_layers(module, rules.types)
+    return _Planner(places, snapshots, rules, "loaded" if refuses_nothing else None).plan()
 
 
 class _Planner:
     def __init__(
-        self, places: list[Place], unwanted: set[str], snapshots: Mapping[str, TensorSnapshot], rules: Rules
+        self, places: list[Place], snapshots: Mapping[str, TensorSnapshot], rules: Rules, refuse_none: str | None
     ) -> None:
         self._places = places
-        self._unwanted = unwanted
         self._snapshots = snapshots
         self._rules = rules
         self._result = ApplyResult()
@@ -87,6 +88,12 @@ class _Planner:
             self._ties.setdefault(frameworks.identity(place.value), []).append(place)
         self._others = {place.path: self._other_name(place) for place in places} if rules.adapter else {}
         self._matched = self._match()
+        seen: dict[str, str] = {}
+        if rules.skip_enum_variants and rules.filter is not None:
+            found = {place.path: name for place in places if (name := self._find(place)) is not None}
+            seen = seen_names([place.path for place in places], snapshots, found)
+        wanted = set(map(id, choose(places, seen, rules.filter, rules.adapter, refuse_none=refuse_none)))
+        self._unwanted = {place.path for place in places if id(place) not in wanted}
 
     def plan(self) -> Plan:
         assignments: dict[Hashable, Assignment] = {}
@@ -114,6 +121,8 @@ class _Planner:
             group = frameworks.identity(place.value)
             if group in assignments:
                 applied.add(place.path)
+            elif self._rules.filter_missing and place.path in self._unwanted:
+                self._result.skipped.append(place.path)
             elif group not in failed and not self._is_optional(place):
                 self._result.missing.append(MissingTensor(place.path, ".".join(place.containers)))
         self._result.applied = [place.path for place in self._places if place.path in applied]
@@ -148,6 +157,7 @@ class _Planner:
             [*wanted, *(other for other in self._others.values() if other is not None)],
             indices=self._rules.match_indices,
             variants=self._rules.skip_enum_variants,
+            keeps_indices=self._rules.keeps_indices,
         )
 
     def _find(self, place: Place) -> str | None:
@@ -178,6 +188,8 @@ class _Planner:
         if problem is not None:
             raise LoadError(place.path, problem)
         dtype, shape = frameworks.type_and_shape(place.value)
+        if self._rules.dtype_policy is None:
+            self._check_kind(place, dtype, snapshot._values.dtype)
         if shape is not None and shape != snapshot.shape:
             text = f"shape {list(snapshot.shape)} was found where {list(shape)} is expected"
             raise ShapeMismatch(place.path, shape, snapshot.shape, text)
@@ -194,6 +206,14 @@ class _Planner:
         except Exception as error:
             raise AdapterError(place.path, f"{type(error).__name__}: {error}") from error
 
+    def _check_kind(self, place: Place, expected: str | None, found: str) -> None:
+        """Raises if the file's numbers are not of the parameter's kind: integers in place of weights are a mistake more often
+        than not."""
+        if expected is None or found in _NEVER_CAST or dtypes.is_kind_for(found, expected):
+            return
+        text = f"type {found} was found where {expected} is expected; dtype_policy('cast') converts from one kind to another"
+        raise DTypeMismatch(place.path, expected, found, text)
+
     def _fit(
         self, place: Place, tied: list[Place], snapshot: TensorSnapshot, expected: str | None, adapted: bool
     ) -> Assignment:
@@ -209,7 +229,7 @@ class _Planner:
         except TypeError as error:
             raise DTypeMismatch(place.path, expected, found, f"{text}: {error}") from None
         if policy == "cast":
-            if found in ("C32", "C64", "C128") and not _is_complex(place.value):
+            if found in _NEVER_CAST and not _is_complex(place.value):
                 raise DTypeMismatch(place.path, expected, found, f"{text}, which cannot hold complex numbers")
             return Assignment(snapshot, tied, True, False)
         if (
