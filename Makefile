@@ -26,7 +26,7 @@ SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLi
 CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
-.PHONY: demo test test-cpp test-python bench sanitize lint format fuzz clean
+.PHONY: demo test test-cpp test-python interop-burn bench sanitize lint format fuzz clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -40,6 +40,10 @@ test-cpp: $(VENV)/.installed
 
 test-python: $(VENV)/.installed $(VENV)/.test
 	$(BIN)/python -m pytest
+
+# Exchanges files with programs of Burn, which cargo builds into build/interop-burn. The first build takes many minutes.
+interop-burn: $(VENV)/.installed $(VENV)/.test
+	$(BIN)/python -m pytest -rs tests/interop/burn/both_ways.py
 
 bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
 	$(CMAKE) --build build/bench

@@ -26,10 +26,18 @@ def _family(name: str) -> set[str]:
 
 
 _BATCH_NORMS = _family("BatchNorm")
-_RENAMED_NORMS = _BATCH_NORMS | _family("LayerNorm") | _family("GroupNorm") | _family("RmsNorm")
 
-_TO_BURN = {"weight": "gamma", "bias": "beta"}
-_TO_TORCH = {burn: torch for torch, burn in _TO_BURN.items()}
+# By the type of the layer, what Burn calls the parameters of torch.nn.
+_TO_BURN = {
+    layer: names
+    for kinds, names in (
+        ("BatchNorm LayerNorm GroupNorm RmsNorm InstanceNorm", {"weight": "gamma", "bias": "beta"}),
+        ("PRelu", {"weight": "alpha"}),
+    )
+    for kind in kinds.split()
+    for layer in _family(kind)
+}
+_TO_TORCH = {layer: {burn: torch for torch, burn in names.items()} for layer, names in _TO_BURN.items()}
 
 
 class ModuleAdapter:
@@ -98,23 +106,22 @@ class ChainAdapter(ModuleAdapter):
 
 
 class _BurnAdapter(ModuleAdapter):
-    """Transposes the weights of Linear and renames the parameters of normalizations."""
+    """Transposes the weights of Linear and renames the parameters of normalizations and PReLU."""
 
     needs_types = True
-    layer_names = frozenset({"Linear", *_RENAMED_NORMS})
-    _names: dict[str, str]
-    _found_under: dict[str, str]
+    layer_names = frozenset({"Linear", *_TO_BURN})
+    _names: dict[str, dict[str, str]]
+    _found_under: dict[str, dict[str, str]]
 
     def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
         owner, dot, name = snapshot.full_path.rpartition(".")
         if snapshot.module_type == "Linear" and name == "weight" and len(snapshot.shape) == 2:
             return snapshot.transposed()
-        if snapshot.module_type in _RENAMED_NORMS and name in self._names:
-            return snapshot.renamed(owner + dot + self._names[name])
-        return snapshot
+        other = self._names.get(snapshot.module_type or "", {}).get(name)
+        return snapshot if other is None else snapshot.renamed(owner + dot + other)
 
     def get_alternative_param_name(self, param_name: str, container_type: str) -> str | None:
-        return self._found_under.get(param_name) if container_type in _RENAMED_NORMS else None
+        return self._found_under.get(container_type, {}).get(param_name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -122,7 +129,7 @@ class _BurnAdapter(ModuleAdapter):
 
 class PyTorchToBurnAdapter(_BurnAdapter):
     """From PyTorch's names and shapes to Burn's: Linear weights become [in, out], `weight` and `bias` of normalizations
-    `gamma` and `beta`. Saving, `num_batches_tracked` is left out: Burn does not count batches."""
+    `gamma` and `beta`, `weight` of PReLU `alpha`. Saving, `num_batches_tracked` is left out: Burn does not count batches."""
 
     _names = _TO_BURN
     _found_under = _TO_TORCH

@@ -53,7 +53,9 @@ def test_everything_else_stays(adapter):
 
 
 @pytest.mark.parametrize(
-    "norm", ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNorm", "LayerNorm", "GroupNorm", "RMSNorm", "RmsNorm"]
+    "norm",
+    ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNorm", "LayerNorm", "GroupNorm", "RMSNorm", "RmsNorm"]
+    + ["InstanceNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"],
 )
 def test_norms_are_renamed(norm):
     to_burn, to_torch = PyTorchToBurnAdapter(), BurnToPyTorchAdapter()
@@ -66,8 +68,14 @@ def test_norms_are_renamed(norm):
     assert to_burn.adapt(snapshot("n.running_mean", np.zeros(2), norm)).full_path == "n.running_mean"
 
 
-def test_instance_norm_keeps_its_names():
-    assert PyTorchToBurnAdapter().adapt(snapshot("n.weight", np.zeros(2), "InstanceNorm2d")).full_path == "n.weight"
+@pytest.mark.parametrize("layer", ["PReLU", "PRelu"])
+def test_prelu_is_renamed(layer):
+    to_burn, to_torch = PyTorchToBurnAdapter(), BurnToPyTorchAdapter()
+    assert to_burn.adapt(snapshot("act.weight", np.zeros(2), layer)).full_path == "act.alpha"
+    assert to_torch.adapt(snapshot("act.alpha", np.zeros(2), layer)).full_path == "act.weight"
+    assert to_torch.get_alternative_param_name("weight", layer) == "alpha"
+    assert to_burn.get_alternative_param_name("alpha", layer) == "weight"
+    assert to_torch.get_alternative_param_name("bias", layer) is None
 
 
 def make_model():
