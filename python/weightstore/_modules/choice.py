@@ -8,14 +8,18 @@ from typing import Any
 from .adapters import ModuleAdapter
 from .filter import PathFilter, nothing_matches
 from .layers import LayerTypes, check_layers
+from .packed_layers import packed_tensors
 from .places import Place, places_of
 
 
 def places_with_layers(module: Any, types: LayerTypes | None) -> list[Place]:
-    """All tensors of a module, with the layer types that the caller has given."""
+    """All tensors of a module, with the layer types that the caller has given, and the parts of those that are packed."""
     places = places_of(module)
     if types is not None:
         types.assign(places)
+    packed = packed_tensors((place.path, place.layer) for place in places)
+    for place in places if packed else ():
+        place.packed = packed.get(place.path)
     return places
 
 

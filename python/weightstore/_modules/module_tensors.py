@@ -10,7 +10,7 @@ from .._files.handle import TensorHandle
 from .._files.progress import Progress, reporting
 from .._tensors.frameworks import is_lazy
 from . import param_ids
-from .adapters import ModuleAdapter, as_adapter
+from .adapters import ModuleAdapter, as_adapter, several
 from .apply.commit import commit
 from .apply.plan import DTypePolicy, Rules, check_policy, make_plan
 from .apply.result import ApplyResult
@@ -66,17 +66,28 @@ def collect_with_origins(
     chosen = choose(places, names, filter, adapter, refuse_none="saved" if refuses_nothing else None)
     found = []
     for place in chosen:
-        snapshot: TensorSnapshot | None = _snapshot_of(place)
-        assert snapshot is not None
+        snapshot = _snapshot_of(place)
         snapshot.full_path = names.get(place.path, place.path)
-        if adapter is not None:
-            snapshot = adapter.adapt(snapshot)
-        if snapshot is not None:
-            found.append((place.path, snapshot))
+        adapted = snapshot if adapter is None else adapter.adapt(snapshot)
+        found += [(place.path, made) for made in several(adapted)]
     return found
 
 
 def _snapshot_of(place: Place) -> TensorSnapshot:
+    snapshot = _plain_snapshot_of(place)
+    if place.packed is not None:
+        snapshot._packed = place.packed
+        # The ids of parts are with the layer, under the parts' names.
+        before = place.path.removesuffix(place.packed.name)
+        parts = place.packed.parts
+        one = len(parts) == 1 and snapshot.param_id is not None
+        snapshot._part_ids = tuple(
+            snapshot.param_id if one else param_ids.id_of(place.owner, part, before + part) for part in parts
+        )
+    return snapshot
+
+
+def _plain_snapshot_of(place: Place) -> TensorSnapshot:
     if isinstance(place.value, TensorSnapshot):
         return place.value.renamed(place.path)._in_layer(place.layer)
     if is_lazy(place.value):

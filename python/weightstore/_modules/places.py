@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._tensors.frameworks import is_lazy, is_tensor
+from .packed_layers import Packed
 from .snapshot import HOLDERS, TensorSnapshot
 
 NO_LAYER = ""
@@ -28,6 +29,7 @@ class Place:
     owner: Any
     key: Any
     kind: str  # "parameter", "buffer" (of an nn.Module) or "item" (of a mapping or sequence)
+    packed: Packed | None = None  # of a layer that torch.nn packs and Burn does not
 
 
 def is_torch_module(value: Any) -> bool:

@@ -85,7 +85,28 @@ class Layers(nn.Module):
         return self.out(self.rms(self.norm(self.fc(x).relu())))
 
 
-MODELS = {"layers": Layers}
+class Sequences(nn.Module):
+    """As Burn's model of the same name: layers whose matrices PyTorch packs into one."""
+
+    def __init__(self, release):
+        super().__init__()
+        self.emb = nn.Embedding(11, 6)
+        self.lstm = nn.LSTM(6, 8, batch_first=True)
+        self.both = nn.LSTM(8, 4, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(8, 8, batch_first=True)
+        if release != "0.20":  # which has no BiGru
+            self.pair = nn.GRU(8, 4, batch_first=True, bidirectional=True, bias=False)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self):
+        x = self.emb(torch.tensor([[1, 4, 0, 10, 7], [2, 2, 9, 3, 5]]))
+        for layer in (self.lstm, self.both, self.gru, getattr(self, "pair", None)):
+            x = x if layer is None else layer(x)[0]
+        return self.head(self.attention(x, x, x)[0])
+
+
+MODELS = {"layers": Layers, "sequences": Sequences}
 
 
 def shaken(model: nn.Module) -> nn.Module:

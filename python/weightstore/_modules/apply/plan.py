@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from ... import errors
 from ..._tensors import dtypes, frameworks
-from ..adapters import ModuleAdapter
+from ..adapters import ModuleAdapter, several
 from ..choice import choose, places_with_layers
 from ..filter import PathFilter
 from ..layers import LayerTypes
 from ..match import match, seen_names
+from ..packed_layers import Packed
 from ..places import Place, can_replace, reason_not_loadable
 from ..snapshot import TensorSnapshot
 from .result import (
@@ -63,7 +64,7 @@ class Assignment:
 class Plan:
     result: ApplyResult
     assignments: list[Assignment]
-    new_ids: list[tuple[Place, int]]
+    new_ids: list[tuple[Place, Any, int]]  # of parameters, and of the parts of packed ones: their keys, and ids
 
 
 def make_plan(
@@ -87,10 +88,12 @@ class _Planner:
         for place in places:
             self._ties.setdefault(frameworks.identity(place.value), []).append(place)
         self._others = {place.path: self._other_name(place) for place in places} if rules.adapter else {}
+        joins = rules.adapter is not None and rules.adapter._joins
+        self._packed = {place.path: place.packed for place in places if place.packed is not None and joins}
         self._matched = self._match()
         seen: dict[str, str] = {}
         if rules.skip_enum_variants and rules.filter is not None:
-            found = {place.path: name for place in places if (name := self._find(place)) is not None}
+            found = {place.path: names[0] for place in places if (names := self._names(place))}
             seen = seen_names([place.path for place in places], snapshots, found)
         wanted = set(map(id, choose(places, seen, rules.filter, rules.adapter, refuse_none=refuse_none)))
         self._unwanted = {place.path for place in places if id(place) not in wanted}
@@ -115,8 +118,7 @@ class _Planner:
                 # Of several tensors for tied parameters the last counts, as in load_state_dict().
                 assignments[group] = assignment
                 applied.add(place.path)
-                if assignment.snapshot.param_id is not None:
-                    new_ids.append((place, assignment.snapshot.param_id))
+                new_ids += self._ids(place, assignment.snapshot)
         for place in absent:
             group = frameworks.identity(place.value)
             if group in assignments:
@@ -154,34 +156,51 @@ class _Planner:
             return None
         return match(
             self._snapshots,
-            [*wanted, *(other for other in self._others.values() if other is not None)],
+            [*wanted, *(other for other in self._others.values() if other is not None), *self._part_names()],
             indices=self._rules.match_indices,
             variants=self._rules.skip_enum_variants,
             keeps_indices=self._rules.keeps_indices,
         )
 
-    def _find(self, place: Place) -> str | None:
-        for name in (place.path, self._others.get(place.path)):
-            if name is None:
-                continue
-            found = name if self._matched is None else self._matched.get(name)
-            for candidate in (found, self._rules.aliases.get(name)):
-                if candidate is not None and candidate in self._snapshots:
-                    return candidate
+    def _part_names(self) -> list[str]:
+        return [name for path, packed in self._packed.items() for name in _names_of_parts(path, packed)]
+
+    def _names(self, place: Place) -> list[str]:
+        """The stored tensors for a parameter: one, or those of its parts that there are."""
+        found = self._find(place.path) or self._find(self._others.get(place.path))
+        return [name for name in self._parts(place) if name is not None] if found is None else [found]
+
+    def _parts(self, place: Place) -> list[str | None]:
+        """The stored tensors that a packed parameter is made of, with None for those that are not there."""
+        packed = self._packed.get(place.path)
+        return [] if packed is None else [self._find(name) for name in _names_of_parts(place.path, packed)]
+
+    def _find(self, name: str | None) -> str | None:
+        if name is None:
+            return None
+        found = name if self._matched is None else self._matched.get(name)
+        for candidate in (found, self._rules.aliases.get(name)):
+            if candidate is not None and candidate in self._snapshots:
+                return candidate
         return None
+
+    def _ids(self, place: Place, snapshot: TensorSnapshot) -> list[tuple[Place, Any, int]]:
+        keys = (place.key,) if len(snapshot._part_ids) < 2 or place.packed is None else place.packed.parts
+        ids = snapshot._part_ids if len(keys) > 1 else (snapshot.param_id,)
+        return [(place, key, param_id) for key, param_id in zip(keys, ids, strict=True) if param_id is not None]
 
     # ---- one parameter -------------------------------------------------------------------------------------------
 
     def _plan(self, place: Place, group: Hashable) -> Assignment | None:
-        name = self._find(place)
-        if name is None:
+        names = self._names(place)
+        if not names:
             return None
-        self._used.add(name)
+        self._used.update(names)
         if place.path in self._unwanted:
             self._result.skipped.append(place.path)
             return _SKIPPED
-        stored = self._snapshots[name]
-        snapshot = self._adapted(stored, place)
+        stored = [self._snapshots[name] for name in names]
+        snapshot = self._adapted(stored, place, is_joined=self._is_joined(place, names))
         if snapshot is None:
             return None
         problem = reason_not_loadable(place)
@@ -193,18 +212,40 @@ class _Planner:
         if shape is not None and shape != snapshot.shape:
             text = f"shape {list(snapshot.shape)} was found where {list(shape)} is expected"
             raise ShapeMismatch(place.path, shape, snapshot.shape, text)
-        return self._fit(place, self._ties[group], snapshot, dtype, stored._values.dtype != snapshot._values.dtype)
+        return self._fit(place, self._ties[group], snapshot, dtype, stored[0]._values.dtype != snapshot._values.dtype)
 
-    def _adapted(self, stored: TensorSnapshot, place: Place) -> TensorSnapshot | None:
+    def _is_joined(self, place: Place, names: list[str]) -> bool:
+        """Whether these are the parts of a packed parameter. Raises if some are not there."""
+        parts = self._parts(place)
+        if names != [name for name in parts if name is not None]:
+            return False
+        if None in parts:
+            needed = _names_of_parts(place.path, self._packed[place.path])
+            lacks = [name for name, found in zip(needed, parts, strict=True) if found is None]
+            text = f"it is made of {', '.join(needed)}; the source lacks {', '.join(lacks)}"
+            raise LoadError(place.path, text)
+        return True
+
+    def _adapted(self, stored: list[TensorSnapshot], place: Place, *, is_joined: bool) -> TensorSnapshot | None:
+        first = stored[0]
         asked = TensorSnapshot(
-            place.path, stored._values, containers=place.containers, param_id=stored.param_id, layer=place.layer
+            place.path, first._values, containers=place.containers, param_id=first.param_id, layer=place.layer
         )
-        if self._rules.adapter is None:
+        adapter = self._rules.adapter
+        if adapter is None:
             return asked
         try:
-            return self._rules.adapter.adapt(asked)
+            if is_joined:
+                made = several(adapter._join(asked, [part._in_layer("Linear") for part in stored]))
+            else:
+                made = several(adapter.adapt(asked))
         except Exception as error:
             raise AdapterError(place.path, f"{type(error).__name__}: {error}") from error
+        if len(made) > 1:
+            raise AdapterError(place.path, "the adapter made several tensors for one parameter")
+        if made and len(stored) > 1:
+            made[0]._part_ids = tuple(part.param_id for part in stored)
+        return made[0] if made else None
 
     def _check_kind(self, place: Place, expected: str | None, found: str) -> None:
         """Raises if the file's numbers are not of the parameter's kind: integers in place of weights are a mistake more often
@@ -241,6 +282,11 @@ class _Planner:
         if not frameworks.is_tensor(place.value) and not can_replace(place):
             raise LoadError(place.path, f"{text}, and a {type(place.owner).__name__} cannot hold another array")
         return Assignment(snapshot, tied, False, True)
+
+
+def _names_of_parts(path: str, packed: Packed) -> list[str]:
+    before = path.removesuffix(packed.name)
+    return [before + part for part in packed.parts]
 
 
 _SKIPPED = Assignment(None, [], False, False)  # type: ignore[arg-type]
