@@ -66,14 +66,14 @@ def collect_with_origins(
     chosen = choose(places, names, filter, adapter, refuse_none="saved" if refuses_nothing else None)
     found = []
     for place in chosen:
-        snapshot = _snapshot_of(place)
+        snapshot = snapshot_of(place)
         snapshot.full_path = names.get(place.path, place.path)
         adapted = snapshot if adapter is None else adapter.adapt(snapshot)
         found += [(place.path, made) for made in several(adapted)]
     return found
 
 
-def _snapshot_of(place: Place) -> TensorSnapshot:
+def snapshot_of(place: Place) -> TensorSnapshot:
     snapshot = _plain_snapshot_of(place)
     if place.packed is not None:
         snapshot._packed = place.packed

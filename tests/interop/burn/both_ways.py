@@ -179,3 +179,80 @@ def test_what_burn_says_about_options(programs, tmp_path):
             assert "error" in found, config
         else:
             assert {key: sorted(value) for key, value in found.items()} == config["burn"], config
+
+
+# ---- training that goes on in the other framework ----------------------------------------------------------------------
+
+
+class Small(nn.Module):
+    """As Burn's model of the same name."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 4)
+        self.norm = nn.LayerNorm(4)
+        self.out = nn.Linear(4, 2)
+
+    def forward(self):
+        return self.out(self.norm(self.fc(wave(4, 3))).relu())
+
+
+OPTIMIZERS = {
+    "adam": lambda parameters: torch.optim.Adam(parameters, 1e-2),
+    "adam-decay": lambda parameters: torch.optim.Adam(parameters, 1e-2, weight_decay=0.1),
+    "adam-amsgrad": lambda parameters: torch.optim.Adam(parameters, 1e-2, amsgrad=True),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, 1e-2, weight_decay=0.1),
+}
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    (model() ** 2).sum().backward()
+    optimizer.step()
+
+
+def check_model(model: nn.Module, path: Path) -> None:
+    expected = Small()
+    load_from(expected, BurnpackStore.from_file(path).with_from_adapter(BurnToPyTorchAdapter()))
+    for name, value in expected.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], value, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_training_goes_on_in_torch(programs, kind, tmp_path):
+    run(programs, "0.22", "train", "begin", kind, tmp_path)
+    model = Small()
+    optimizer = OPTIMIZERS[kind](model.parameters())
+    load_from(model, BurnpackStore.from_file(tmp_path / "model").with_from_adapter(BurnToPyTorchAdapter()))
+    record = BurnpackStore.from_file(tmp_path / "optimizer").with_from_adapter(BurnToPyTorchAdapter())
+    assert record.apply_optimizer(optimizer, model).unused == []
+    # Written again, the record is the same.
+    again = BurnpackStore.from_file(tmp_path / "again").with_to_adapter(PyTorchToBurnAdapter())
+    again.collect_optimizer(optimizer, model)
+    check_same(tmp_path / "optimizer.bpk", tmp_path / "again.bpk", ids=True)
+    assert again.get_scalars() == record.get_scalars()
+    assert again.get_metadata() == record.get_metadata()
+    step(model, optimizer)
+    check_model(model, tmp_path / "next.bpk")
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_training_goes_on_in_burn(programs, kind, tmp_path):
+    model = Small()
+    optimizer = OPTIMIZERS[kind](model.parameters())
+    for _ in range(3):
+        step(model, optimizer)
+    save_into(model, BurnpackStore.from_file(tmp_path / "model").with_to_adapter(PyTorchToBurnAdapter()))
+    store = BurnpackStore.from_file(tmp_path / "optimizer").with_to_adapter(PyTorchToBurnAdapter())
+    store.collect_optimizer(optimizer, model)
+    run(programs, "0.22", "train", "go-on", kind, tmp_path)
+    step(model, optimizer)
+    check_model(model, tmp_path / "next.bpk")
+    # The states after the step are equal, too.
+    back = OPTIMIZERS[kind](model.parameters())
+    record = BurnpackStore.from_file(tmp_path / "optimizer_next").with_from_adapter(BurnToPyTorchAdapter())
+    record.apply_optimizer(back, model)
+    for parameter, state in optimizer.state.items():
+        assert state.keys() == back.state[parameter].keys()
+        for name, value in state.items():
+            torch.testing.assert_close(back.state[parameter][name], value, rtol=1e-5, atol=1e-7)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ... import errors
 from ..._tensors import dtypes, frameworks
-from ..adapters import ModuleAdapter, several
+from ..adapters import ModuleAdapter
 from ..choice import choose, places_with_layers
 from ..filter import PathFilter
 from ..layers import LayerTypes
@@ -16,8 +16,8 @@ from ..match import match, seen_names
 from ..packed_layers import Packed
 from ..places import Place, can_replace, reason_not_loadable
 from ..snapshot import TensorSnapshot
+from .adapted import adapted_for
 from .result import (
-    AdapterError,
     ApplyError,
     ApplyResult,
     DTypeMismatch,
@@ -200,7 +200,7 @@ class _Planner:
             self._result.skipped.append(place.path)
             return _SKIPPED
         stored = [self._snapshots[name] for name in names]
-        snapshot = self._adapted(stored, place, is_joined=self._is_joined(place, names))
+        snapshot = adapted_for(place, stored, self._rules.adapter, is_joined=self._is_joined(place, names))
         if snapshot is None:
             return None
         problem = reason_not_loadable(place)
@@ -225,27 +225,6 @@ class _Planner:
             text = f"it is made of {', '.join(needed)}; the source lacks {', '.join(lacks)}"
             raise LoadError(place.path, text)
         return True
-
-    def _adapted(self, stored: list[TensorSnapshot], place: Place, *, is_joined: bool) -> TensorSnapshot | None:
-        first = stored[0]
-        asked = TensorSnapshot(
-            place.path, first._values, containers=place.containers, param_id=first.param_id, layer=place.layer
-        )
-        adapter = self._rules.adapter
-        if adapter is None:
-            return asked
-        try:
-            if is_joined:
-                made = several(adapter._join(asked, [part._in_layer("Linear") for part in stored]))
-            else:
-                made = several(adapter.adapt(asked))
-        except Exception as error:
-            raise AdapterError(place.path, f"{type(error).__name__}: {error}") from error
-        if len(made) > 1:
-            raise AdapterError(place.path, "the adapter made several tensors for one parameter")
-        if made and len(stored) > 1:
-            made[0]._part_ids = tuple(part.param_id for part in stored)
-        return made[0] if made else None
 
     def _check_kind(self, place: Place, expected: str | None, found: str) -> None:
         """Raises if the file's numbers are not of the parameter's kind: integers in place of weights are a mistake more often
