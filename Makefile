@@ -43,7 +43,7 @@ test-python: $(VENV)/.installed $(VENV)/.test
 
 # Exchanges files with programs of Burn, which cargo builds into build/interop-burn. The first build takes many minutes.
 interop-burn: $(VENV)/.installed $(VENV)/.test
-	$(BIN)/python -m pytest -rs tests/interop/burn/both_ways.py
+	$(BIN)/python -m pytest -s -rs tests/interop/burn/both_ways.py
 
 bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
 	$(CMAKE) --build build/bench

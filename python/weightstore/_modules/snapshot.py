@@ -196,7 +196,7 @@ class TensorSnapshot(_Described):
         assert self._packed is not None
         before = self._path.removesuffix(self._packed.name)
         count = len(self._packed.parts)
-        if not count or self.shape[0] % count:
+        if not count or not self.shape or self.shape[0] % count:
             raise errors.make(
                 "invalid_argument",
                 f"Burn's layer has nothing for {self._packed.name}"
@@ -207,7 +207,7 @@ class TensorSnapshot(_Described):
         size = self.shape[0] // count
         found = []
         for i, (part, param_id) in enumerate(zip(self._packed.parts, self._part_ids, strict=True)):
-            values = rows(self._values, i * size, (i + 1) * size)
+            values = rows(self._values, i * size, (i + 1) * size, before + part)
             made = self._copy(before + part, transposed(values, before + part) if len(values.shape) == 2 else values)
             made._layer, made.param_id = "Linear", param_id
             found.append(made)

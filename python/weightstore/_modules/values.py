@@ -334,14 +334,16 @@ def residents(values: Values) -> list[Any]:
     return [] if value is None else [value]
 
 
-def rows(values: Values, begin: int, end: int) -> Values:
+def rows(values: Values, begin: int, end: int, name: str) -> Values:
+    _check_whole_bytes(values, name)
     return values if (begin, end) == (0, values.shape[0]) else Rows(values, begin, end)
 
 
 def joined(parts: list[Values], name: str) -> Values:
     """Parts must agree in all but their number of rows."""
     first = parts[0]
-    for part in parts[1:]:
+    for part in parts:
+        _check_whole_bytes(part, name)
         if part.dtype != first.dtype or part.shape[1:] != first.shape[1:]:
             raise errors.make(
                 "invalid_argument",
@@ -349,6 +351,14 @@ def joined(parts: list[Values], name: str) -> Values:
                 tensor=name,
             )
     return first if len(parts) == 1 else Joined(parts)
+
+
+def _check_whole_bytes(values: Values, name: str) -> None:
+    """Raises for types whose rows are not where the shape says: quantized ones, and those of less than a byte."""
+    if not values.shape or dtypes.bits(values.dtype) % 8 or not dtypes.bits(values.dtype):
+        raise errors.make(
+            "invalid_argument", f"{values.dtype} of shape {list(values.shape)} cannot be split or joined", tensor=name
+        )
 
 
 def transposed(values: Values, name: str) -> Values:

@@ -34,7 +34,7 @@ def programs() -> Path:
     cargo = shutil.which("cargo")
     if cargo is None:
         pytest.skip("cargo is not installed: the programs of Burn cannot be built")
-    build = [cargo, "build", "--locked", "--quiet", "--manifest-path", str(HERE / "Cargo.toml")]
+    build = [cargo, "build", "--locked", "--manifest-path", str(HERE / "Cargo.toml")]
     subprocess.run(build, check=True, env={**os.environ, "CARGO_TARGET_DIR": str(BUILT)})
     return BUILT / "debug"
 
@@ -93,6 +93,7 @@ class Sequences(nn.Module):
         self.emb = nn.Embedding(11, 6)
         self.lstm = nn.LSTM(6, 8, batch_first=True)
         self.both = nn.LSTM(8, 4, batch_first=True, bidirectional=True)
+        self.stack = nn.LSTM(8, 8, num_layers=2, batch_first=True)
         self.gru = nn.GRU(8, 8, batch_first=True)
         if release != "0.20":  # which has no BiGru
             self.pair = nn.GRU(8, 4, batch_first=True, bidirectional=True, bias=False)
@@ -101,7 +102,7 @@ class Sequences(nn.Module):
 
     def forward(self):
         x = self.emb(torch.tensor([[1, 4, 0, 10, 7], [2, 2, 9, 3, 5]]))
-        for layer in (self.lstm, self.both, self.gru, getattr(self, "pair", None)):
+        for layer in (self.lstm, self.both, self.stack, self.gru, getattr(self, "pair", None)):
             x = x if layer is None else layer(x)[0]
         return self.head(self.attention(x, x, x)[0])
 

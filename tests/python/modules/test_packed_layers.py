@@ -162,6 +162,18 @@ def test_what_burn_has_nothing_for_is_an_error():
         to_burn(nn.LSTM(3, 4, proj_size=2))
 
 
+@pytest.mark.parametrize("value", [np.zeros(()), np.zeros((4, 2), "f4")])
+def test_what_cannot_be_split(value):
+    with pytest.raises(errors.InvalidArgument, match="cannot be split"):
+        to_burn({"l": {"weight_ih_l0": value}}, types={"l": "GRU"})
+
+
+def test_quantized_tensors_are_not_split(write_raw):
+    data = write_raw({"l.bias_ih_l0": ("F4", (4, 2), bytes(4))}, "safetensors")
+    with pytest.raises(errors.InvalidArgument, match="F4.*cannot be split"):
+        to_burn(SafetensorsStore.from_bytes(data).get_all_snapshots(), types={"l": "LSTM"})
+
+
 def test_what_a_subclass_adds_stays_as_it_is():
     class Scaled(nn.LSTM):
         def __init__(self):

@@ -75,6 +75,7 @@ def compare(config: dict, burn: dict, ours: dict) -> str | None:
         return None
     for name, applies in UNCOMPARED.items():
         if applies(config, ours):
+            assert name != "a filter that matches nothing" or not (burn.get("applied") or burn.get("saved"))
             return name
     for show in SHOWN.values():
         show(config, burn, ours)

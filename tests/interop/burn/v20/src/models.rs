@@ -96,6 +96,7 @@ pub struct Sequences<B: Backend> {
     emb: Embedding<B>,
     lstm: Lstm<B>,
     both: BiLstm<B>,
+    stack: Vec<Lstm<B>>,
     gru: Gru<B>,
     attention: MultiHeadAttention<B>,
     head: Linear<B>,
@@ -108,6 +109,7 @@ impl Model for Sequences<B> {
             emb: EmbeddingConfig::new(11, 6).init(&device),
             lstm: LstmConfig::new(6, 8, true).init(&device),
             both: BiLstmConfig::new(8, 4, true).init(&device),
+            stack: (0..2).map(|_| LstmConfig::new(8, 8, true).init(&device)).collect(),
             gru: GruConfig::new(8, 8, true).init(&device),
             attention: MultiHeadAttentionConfig::new(8, 2).init(&device),
             head: LinearConfig::new(8, 3).init(&device),
@@ -118,6 +120,7 @@ impl Model for Sequences<B> {
         let ids = Tensor::<B, 2, Int>::from_data([[1, 4, 0, 10, 7], [2, 2, 9, 3, 5]], &device());
         let (x, _) = self.lstm.forward(self.emb.forward(ids), None);
         let (x, _) = self.both.forward(x, None);
+        let x = self.stack.iter().fold(x, |x, layer| layer.forward(x, None).0);
         let x = self.gru.forward(x, None);
         let x = self.attention.forward(MhaInput::self_attn(x)).context;
         values(self.head.forward(x))

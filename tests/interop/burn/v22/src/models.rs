@@ -95,6 +95,7 @@ pub struct Sequences {
     emb: Embedding,
     lstm: Lstm,
     both: BiLstm,
+    stack: Vec<Lstm>,
     gru: Gru,
     pair: BiGru,
     attention: MultiHeadAttention,
@@ -107,6 +108,7 @@ impl Model for Sequences {
             emb: EmbeddingConfig::new(11, 6).init(device),
             lstm: LstmConfig::new(6, 8, true).init(device),
             both: BiLstmConfig::new(8, 4, true).init(device),
+            stack: (0..2).map(|_| LstmConfig::new(8, 8, true).init(device)).collect(),
             gru: GruConfig::new(8, 8, true).init(device),
             pair: BiGruConfig::new(8, 4, false).init(device),
             attention: MultiHeadAttentionConfig::new(8, 2).init(device),
@@ -118,6 +120,7 @@ impl Model for Sequences {
         let ids = Tensor::<2, Int>::from_data([[1, 4, 0, 10, 7], [2, 2, 9, 3, 5]], &crate::device());
         let (x, _) = self.lstm.forward(self.emb.forward(ids), None);
         let (x, _) = self.both.forward(x, None);
+        let x = self.stack.iter().fold(x, |x, layer| layer.forward(x, None).0);
         let (x, _) = self.pair.forward(self.gru.forward(x, None), None);
         let x = self.attention.forward(MhaInput::self_attn(x)).context;
         values(self.head.forward(x))
