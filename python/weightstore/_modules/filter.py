@@ -157,7 +157,7 @@ def nothing_matches(
         "invalid_argument",
         f"the filter matches none of the module's {len(paths)} tensors, so nothing would be {what}: {filter!r}; the module's "
         f"names begin with: {shown}"
-        + (f". With skip_enum_variants(True) it does not see '{with_variants[0]}'" if with_variants else ""),
+        + (f". It sees no enum variants, so it does not match '{with_variants[0]}'" if with_variants else ""),
     )
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A tensor of such a layer: its name in the layer, and the names that Burn's layer has for its parts, in the order of the
-    rows. No parts: Burn's layer has nothing for it."""
+    """A tensor of such a layer: its name in the layer, and the names of its parts in Burn's layer, in the order of the rows. Without
+    parts, Burn's layer has no such parameter."""
 
     name: str
     parts: tuple[str, ...]
@@ -41,19 +41,16 @@ PACKED_LAYERS = frozenset({"MultiheadAttention", *_GATES})
 def packed_tensors(tensors: Iterable[tuple[str, str | None]]) -> dict[str, Packed]:
     """Those of the tensors that belong to a packed layer, by their paths. tensors: paths, and the types of their layers."""
     layers: dict[str, tuple[str, list[str]]] = {}
-    others = []
+    outputs: list[tuple[str, str]] = []
     for path, layer in tensors:
         owner, _, name = path.rpartition(".")
         if layer in PACKED_LAYERS:
             layers.setdefault(owner, (layer, []))[1].append(name)
-        else:
-            others.append(path)
-    if not layers:
-        return {}
-    for path in others:  # layers of their own, but parts of an attention
-        above, _, name = path.rpartition(".out_proj.")
+        elif owner == "out_proj" or owner.endswith(".out_proj"):
+            outputs.append((owner[: -len(".out_proj")], f"out_proj.{name}"))
+    for above, name in outputs:  # out_proj is a layer of its own inside the attention
         if above in layers and layers[above][0] == "MultiheadAttention":
-            layers[above][1].append(f"out_proj.{name}")
+            layers[above][1].append(name)
     return {
         f"{owner}.{name}" if owner else name: Packed(name, parts)
         for owner, (layer, names) in layers.items()

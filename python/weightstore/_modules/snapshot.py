@@ -199,7 +199,7 @@ class TensorSnapshot(_Described):
         if not count or not self.shape or self.shape[0] % count:
             raise errors.make(
                 "invalid_argument",
-                f"Burn's layer has nothing for {self._packed.name}"
+                f"Burn's layer has no parameter for {self._packed.name}"
                 if not count
                 else f"shape {list(self.shape)} cannot be split into {count} equal parts",
                 tensor=self._path,

@@ -42,6 +42,15 @@ def test_attention_is_split():
     assert torch.equal(made["a.output.weight"].torch(), attention.out_proj.weight.t())
 
 
+def test_the_layer_may_be_the_module():
+    source, target = nn.MultiheadAttention(4, 2), nn.MultiheadAttention(4, 2)
+    made = to_burn(source)
+    assert {"query.weight", "output.weight", "output.bias"} <= set(made)
+    result = apply(target, made, adapter=BurnToPyTorchAdapter())
+    assert (len(result.applied), result.unused) == (4, [])
+    assert torch.equal(source.out_proj.weight, target.out_proj.weight)
+
+
 @pytest.mark.parametrize(
     ("layer", "gates"),
     [
@@ -155,10 +164,10 @@ def test_types_say_what_the_layers_of_a_file_are():
 
 
 def test_what_burn_has_nothing_for_is_an_error():
-    with pytest.raises(errors.InvalidArgument, match="nothing for bias_k") as caught:
+    with pytest.raises(errors.InvalidArgument, match="no parameter for bias_k") as caught:
         to_burn(nn.ModuleDict({"a": nn.MultiheadAttention(4, 2, add_bias_kv=True)}))
     assert caught.value.tensor == "a.bias_k"
-    with pytest.raises(errors.InvalidArgument, match="nothing for weight_hr_l0"):
+    with pytest.raises(errors.InvalidArgument, match="no parameter for weight_hr_l0"):
         to_burn(nn.LSTM(3, 4, proj_size=2))
 
 

@@ -395,7 +395,7 @@ def test_filters_see_names_without_the_variants_that_are_passed_over(kind):
     result = store.apply_to(module())
     assert seen == ["a.w", "a.b", "heads.Dog.w"]  # the file has Dog, too
     assert (result.applied, result.missing) == (["a.BaseConv.w", "heads.Dog.w"], ["a.BaseConv.b"])
-    with pytest.raises(errors.InvalidArgument, match=r"does not see 'a\.BaseConv\.w'"):
+    with pytest.raises(errors.InvalidArgument, match=r"sees no enum variants, so it does not match 'a\.BaseConv\.w'"):
         saved(numbered("a.w"), kind).skip_enum_variants(True).with_regex("Conv").apply_to(module())
     store = kind.from_bytes(None).skip_enum_variants(True).with_full_path("a.w")
     store.collect_from(module())
