@@ -331,6 +331,13 @@ def test_a_filter_can_make_missing_parameters_optional(kind):
     assert caught.value.result.missing == ["new.a"]
 
 
+@both
+def test_a_tensor_may_have_an_empty_name(kind):
+    target = {"": np.zeros(2)}
+    assert saved({"": np.ones(2)}, kind).apply_to(target).applied == [""]
+    assert target[""].tolist() == [1, 1]
+
+
 # ---- lists that keep their numbers -------------------------------------------------------------------------------------
 
 

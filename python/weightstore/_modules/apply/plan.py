@@ -167,8 +167,11 @@ class _Planner:
 
     def _names(self, place: Place) -> list[str]:
         """The stored tensors for a parameter: one, or those of its parts that there are."""
-        found = self._find(place.path) or self._find(self._others.get(place.path))
-        return [name for name in self._parts(place) if name is not None] if found is None else [found]
+        for name in (place.path, self._others.get(place.path)):
+            found = self._find(name)
+            if found is not None:
+                return [found]
+        return [name for name in self._parts(place) if name is not None]
 
     def _parts(self, place: Place) -> list[str | None]:
         """The stored tensors that a packed parameter is made of, with None for those that are not there."""

@@ -31,14 +31,21 @@ pub fn note(values: &[f32], path: &str) {
 }
 
 pub fn save<M: Module<B> + 'static>(model: &M, path: &str) {
-    BurnpackStore::from_file(path).overwrite(true).collect_from::<B, M>(model).unwrap();
+    BurnpackStore::from_file(path)
+        .overwrite(true)
+        .collect_from::<B, M>(model)
+        .unwrap();
 }
 
 pub fn load<M: Module<B> + 'static>(mut model: M, path: &str) -> M {
     if path.ends_with(".bpk") {
-        BurnpackStore::from_file(path).apply_to::<B, M>(&mut model).unwrap();
+        BurnpackStore::from_file(path)
+            .apply_to::<B, M>(&mut model)
+            .unwrap();
     } else {
-        SafetensorsStore::from_file(path).apply_to::<B, M>(&mut model).unwrap();
+        SafetensorsStore::from_file(path)
+            .apply_to::<B, M>(&mut model)
+            .unwrap();
     }
     model
 }
@@ -83,7 +90,9 @@ impl Model for Layers<B> {
     }
 
     fn outputs(&self) -> Vec<f32> {
-        let x = self.inst.forward(self.bn.forward(self.conv.forward(wave([2, 1, 8, 8]))));
+        let x = self
+            .inst
+            .forward(self.bn.forward(self.conv.forward(wave([2, 1, 8, 8]))));
         let x = self.gn.forward(self.act.forward(x)).flatten::<2>(1, 3);
         let x = self.norm.forward(relu(self.fc.forward(x)));
         values(self.out.forward(self.rms.forward(x)))
@@ -109,7 +118,9 @@ impl Model for Sequences<B> {
             emb: EmbeddingConfig::new(11, 6).init(&device),
             lstm: LstmConfig::new(6, 8, true).init(&device),
             both: BiLstmConfig::new(8, 4, true).init(&device),
-            stack: (0..2).map(|_| LstmConfig::new(8, 8, true).init(&device)).collect(),
+            stack: (0..2)
+                .map(|_| LstmConfig::new(8, 8, true).init(&device))
+                .collect(),
             gru: GruConfig::new(8, 8, true).init(&device),
             attention: MultiHeadAttentionConfig::new(8, 2).init(&device),
             head: LinearConfig::new(8, 3).init(&device),
@@ -120,7 +131,10 @@ impl Model for Sequences<B> {
         let ids = Tensor::<B, 2, Int>::from_data([[1, 4, 0, 10, 7], [2, 2, 9, 3, 5]], &device());
         let (x, _) = self.lstm.forward(self.emb.forward(ids), None);
         let (x, _) = self.both.forward(x, None);
-        let x = self.stack.iter().fold(x, |x, layer| layer.forward(x, None).0);
+        let x = self
+            .stack
+            .iter()
+            .fold(x, |x, layer| layer.forward(x, None).0);
         let x = self.gru.forward(x, None);
         let x = self.attention.forward(MhaInput::self_attn(x)).context;
         values(self.head.forward(x))

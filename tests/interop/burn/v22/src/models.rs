@@ -30,14 +30,19 @@ pub fn note(values: &[f32], path: &str) {
 }
 
 pub fn save<M: Module + 'static>(model: &M, path: &str) {
-    BurnpackStore::from_file(path).overwrite(true).collect_from(model).unwrap();
+    BurnpackStore::from_file(path)
+        .overwrite(true)
+        .collect_from(model)
+        .unwrap();
 }
 
 pub fn load<M: Module + 'static>(mut model: M, path: &str) -> M {
     if path.ends_with(".bpk") {
         BurnpackStore::from_file(path).apply_to(&mut model).unwrap();
     } else {
-        SafetensorsStore::from_file(path).apply_to(&mut model).unwrap();
+        SafetensorsStore::from_file(path)
+            .apply_to(&mut model)
+            .unwrap();
     }
     model
 }
@@ -108,7 +113,9 @@ impl Model for Sequences {
             emb: EmbeddingConfig::new(11, 6).init(device),
             lstm: LstmConfig::new(6, 8, true).init(device),
             both: BiLstmConfig::new(8, 4, true).init(device),
-            stack: (0..2).map(|_| LstmConfig::new(8, 8, true).init(device)).collect(),
+            stack: (0..2)
+                .map(|_| LstmConfig::new(8, 8, true).init(device))
+                .collect(),
             gru: GruConfig::new(8, 8, true).init(device),
             pair: BiGruConfig::new(8, 4, false).init(device),
             attention: MultiHeadAttentionConfig::new(8, 2).init(device),
@@ -117,10 +124,14 @@ impl Model for Sequences {
     }
 
     fn outputs(&self) -> Vec<f32> {
-        let ids = Tensor::<2, Int>::from_data([[1, 4, 0, 10, 7], [2, 2, 9, 3, 5]], &crate::device());
+        let ids =
+            Tensor::<2, Int>::from_data([[1, 4, 0, 10, 7], [2, 2, 9, 3, 5]], &crate::device());
         let (x, _) = self.lstm.forward(self.emb.forward(ids), None);
         let (x, _) = self.both.forward(x, None);
-        let x = self.stack.iter().fold(x, |x, layer| layer.forward(x, None).0);
+        let x = self
+            .stack
+            .iter()
+            .fold(x, |x, layer| layer.forward(x, None).0);
         let (x, _) = self.pair.forward(self.gru.forward(x, None), None);
         let x = self.attention.forward(MhaInput::self_attn(x)).context;
         values(self.head.forward(x))

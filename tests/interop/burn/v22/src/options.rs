@@ -44,11 +44,17 @@ fn net(device: &Device) -> Net {
         norm: LayerNormConfig::new(outputs).init(device),
         act,
     };
-    let dws = Dws { depth: linear(2, 2), point: linear(2, 2) };
+    let dws = Dws {
+        depth: linear(2, 2),
+        point: linear(2, 2),
+    };
     Net {
         stem: linear(3, 4),
         fc: vec![linear(4, 4), linear(4, 4), linear(4, 2)],
-        blocks: vec![block(2, 3, Kind::BaseConv(linear(3, 3))), block(3, 2, Kind::DwsConv(dws))],
+        blocks: vec![
+            block(2, 3, Kind::BaseConv(linear(3, 3))),
+            block(3, 2, Kind::DwsConv(dws)),
+        ],
         bn: BatchNormConfig::new(4).init(device),
         head: Kind::BaseConv(linear(2, 2)),
         scale: Param::initialized(ParamId::new(), Tensor::from_data([1.0, 2.0], device)),
@@ -64,7 +70,9 @@ fn predicate(name: &str) -> fn(&str, &str) -> bool {
         "block" => |_, container| container.contains("Block"),
         "layernorm" => |_, container| container.contains("LayerNorm"),
         "never" => |_, _| false,
-        "weights" => |path, container| path.ends_with("weight") && !container.ends_with("Embedding"),
+        "weights" => {
+            |path, container| path.ends_with("weight") && !container.ends_with("Embedding")
+        }
         other => panic!("predicate {other}"),
     }
 }
@@ -74,12 +82,18 @@ fn list(value: &Value) -> Vec<Value> {
 }
 
 fn texts(value: &Value) -> Vec<String> {
-    list(value).iter().map(|text| text.as_str().unwrap().to_string()).collect()
+    list(value)
+        .iter()
+        .map(|text| text.as_str().unwrap().to_string())
+        .collect()
 }
 
 fn pairs(value: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_string();
-    list(value).iter().map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
+    list(value)
+        .iter()
+        .map(|pair| (text(&pair[0]), text(&pair[1])))
+        .collect()
 }
 
 /// A store has the same methods whatever its kind, but no trait for them.
@@ -132,7 +146,9 @@ fn burnpack(config: &Value, path: &Path) -> BurnpackStore {
     let mut store = BurnpackStore::from_file(path).overwrite(true);
     options_of_all!(store, config, with_remap_pattern);
     match config["adapter"].as_str() {
-        Some("torch") => store.with_from_adapter(PyTorchToBurnAdapter).with_to_adapter(BurnToPyTorchAdapter),
+        Some("torch") => store
+            .with_from_adapter(PyTorchToBurnAdapter)
+            .with_to_adapter(BurnToPyTorchAdapter),
         Some("half") => store.with_to_adapter(HalfPrecisionAdapter::new()),
         _ => store,
     }
@@ -144,8 +160,12 @@ fn safetensors(config: &Value, path: &Path) -> SafetensorsStore {
     options_of_two!(store, config);
     let half = HalfPrecisionAdapter::new;
     match config["adapter"].as_str() {
-        Some("torch") => store.with_from_adapter(PyTorchToBurnAdapter).with_to_adapter(BurnToPyTorchAdapter),
-        Some("half") => store.with_to_adapter(half().with_module("BatchNorm").without_module("LayerNorm")),
+        Some("torch") => store
+            .with_from_adapter(PyTorchToBurnAdapter)
+            .with_to_adapter(BurnToPyTorchAdapter),
+        Some("half") => {
+            store.with_to_adapter(half().with_module("BatchNorm").without_module("LayerNorm"))
+        }
         Some("torch half") => store.with_to_adapter(BurnToPyTorchAdapter.chain(half())),
         Some("bf16") => store.with_to_adapter(FloatCastAdapter::to(DType::BF16)),
         _ => store,
@@ -174,7 +194,11 @@ fn lists(result: ApplyResult) -> Value {
     json!({"applied": result.applied, "skipped": result.skipped, "missing": missing, "unused": result.unused, "errors": errors})
 }
 
-fn outcome<S: ModuleStore>(op: &str, mut store: S, reopened: impl Fn() -> S) -> Result<Value, S::Error> {
+fn outcome<S: ModuleStore>(
+    op: &str,
+    mut store: S,
+    reopened: impl Fn() -> S,
+) -> Result<Value, S::Error> {
     let mut module = net(&crate::device());
     Ok(match op {
         "load" => lists(store.apply_to(&mut module)?),
@@ -182,7 +206,13 @@ fn outcome<S: ModuleStore>(op: &str, mut store: S, reopened: impl Fn() -> S) -> 
         _ => {
             store.collect_from(&module)?;
             let mut saved = reopened();
-            let described = |tensor: &burn_store::burn_pack::Tensor| json!([tensor.name, tensor.shape.to_vec(), format!("{:?}", tensor.dtype)]);
+            let described = |tensor: &burn_store::burn_pack::Tensor| {
+                json!([
+                    tensor.name,
+                    tensor.shape.to_vec(),
+                    format!("{:?}", tensor.dtype)
+                ])
+            };
             json!({"saved": saved.get_all_tensors()?.values().map(described).collect::<Vec<_>>()})
         }
     })
@@ -193,13 +223,31 @@ pub fn answer(configurations: &str, answers: &str) {
     let folder = Path::new(configurations).parent().unwrap();
     let mut all = serde_json::Map::new();
     for config in serde_json::from_str::<Vec<Value>>(&text).unwrap() {
-        let (op, store) = (config["op"].as_str().unwrap(), config["store"].as_str().unwrap());
-        let saved = folder.join(if store == "bpk" { "saved.bpk" } else { "saved.safetensors" });
-        let path = config["file"].as_str().map_or(saved, |file| folder.join(file));
+        let (op, store) = (
+            config["op"].as_str().unwrap(),
+            config["store"].as_str().unwrap(),
+        );
+        let saved = folder.join(if store == "bpk" {
+            "saved.bpk"
+        } else {
+            "saved.safetensors"
+        });
+        let path = config["file"]
+            .as_str()
+            .map_or(saved, |file| folder.join(file));
         let found = match store {
-            "bpk" => outcome(op, burnpack(&config, &path), || BurnpackStore::from_file(&path)).map_err(|e| e.to_string()),
-            "st" => outcome(op, safetensors(&config, &path), || SafetensorsStore::from_file(&path)).map_err(|e| e.to_string()),
-            _ => outcome(op, pytorch(&config, &path), || PytorchStore::from_file(&path)).map_err(|e| e.to_string()),
+            "bpk" => outcome(op, burnpack(&config, &path), || {
+                BurnpackStore::from_file(&path)
+            })
+            .map_err(|e| e.to_string()),
+            "st" => outcome(op, safetensors(&config, &path), || {
+                SafetensorsStore::from_file(&path)
+            })
+            .map_err(|e| e.to_string()),
+            _ => outcome(op, pytorch(&config, &path), || {
+                PytorchStore::from_file(&path)
+            })
+            .map_err(|e| e.to_string()),
         };
         let id = config["id"].as_str().unwrap().to_string();
         all.insert(id, found.unwrap_or_else(|text| json!({"error": text})));

@@ -31,16 +31,27 @@ fn device() -> Device {
 fn optimizer(kind: &str) -> ModuleOptimizer {
     match kind {
         "adam" => AdamConfig::new().with_epsilon(1e-8).init(),
-        "adam-decay" => AdamConfig::new().with_epsilon(1e-8).with_weight_decay(Some(WeightDecayConfig::new(0.1))).init(),
-        "adam-amsgrad" => AdamConfig::new().with_epsilon(1e-8).with_amsgrad(true).init(),
-        "adamw" => AdamWConfig::new().with_epsilon(1e-8).with_weight_decay(0.1).init(),
+        "adam-decay" => AdamConfig::new()
+            .with_epsilon(1e-8)
+            .with_weight_decay(Some(WeightDecayConfig::new(0.1)))
+            .init(),
+        "adam-amsgrad" => AdamConfig::new()
+            .with_epsilon(1e-8)
+            .with_amsgrad(true)
+            .init(),
+        "adamw" => AdamWConfig::new()
+            .with_epsilon(1e-8)
+            .with_weight_decay(0.1)
+            .init(),
         other => panic!("optimizer {other}"),
     }
 }
 
 fn step(model: Small, optimizer: &mut ModuleOptimizer) -> Small {
     let x: Tensor<2> = wave([4, 3], &device());
-    let y = model.out.forward(relu(model.norm.forward(model.fc.forward(x))));
+    let y = model
+        .out
+        .forward(relu(model.norm.forward(model.fc.forward(x))));
     let grads = GradientsParams::from_grads(y.powi_scalar(2).sum().backward(), &model);
     optimizer.step(1e-2, model, grads)
 }
@@ -54,13 +65,21 @@ pub fn begin(kind: &str, dir: &str) {
     }
     save(&model.valid(), &format!("{dir}/model.bpk"));
     optimizer.save(format!("{dir}/optimizer.bpk")).unwrap();
-    save(&step(model, &mut optimizer).valid(), &format!("{dir}/next.bpk"));
+    save(
+        &step(model, &mut optimizer).valid(),
+        &format!("{dir}/next.bpk"),
+    );
 }
 
 /// Loads model and optimizer, takes a step and saves the model as `next.bpk`.
 pub fn go_on(kind: &str, dir: &str) {
     let model = load(new(), &format!("{dir}/model.bpk"));
-    let mut optimizer = optimizer(kind).load(format!("{dir}/optimizer.bpk")).unwrap();
-    save(&step(model, &mut optimizer).valid(), &format!("{dir}/next.bpk"));
+    let mut optimizer = optimizer(kind)
+        .load(format!("{dir}/optimizer.bpk"))
+        .unwrap();
+    save(
+        &step(model, &mut optimizer).valid(),
+        &format!("{dir}/next.bpk"),
+    );
     optimizer.save(format!("{dir}/optimizer_next.bpk")).unwrap();
 }
