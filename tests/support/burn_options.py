@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from random import Random
 
 import torch
 from torch import nn
@@ -33,6 +34,68 @@ DATA = Path(__file__).parents[1] / "interop" / "burn" / "options.json"
 def configurations() -> list[dict]:
     """Each has "burn", what Burn 0.22 says; and "burn_0.23" where that says something else."""
     return json.loads(DATA.read_text(encoding="utf-8"))
+
+
+REGEXES = [
+    r"^fc\.",
+    "weight$",
+    r"\.1\.",
+    "norm",
+    r"^blocks\.[02]",
+    "Conv",
+    "^(bn|scale)",
+    "bias|beta",
+    "^$",
+    r"\.act\.",
+    "gamma",
+    "depth$",
+]
+PATHS = ["scale", "fc.0.bias", "head.weight", "head.BaseConv.weight", "blocks.1.act.point.bias", "nowhere"]
+RULES = [
+    [r"^model\.", ""], [r"^stem\.", "trunk."], [r"^trunk\.", "stem."], [r"^fc\.(\d)\.", "fc.$1.x."], [r"(\w+)\.bias$", "${1}.b"],
+    [r"\.BaseConv", ""], ["e", "E"], [r"^blocks\.0\.", "blocks.5."], ["$", ""], [r"^fc\.", "fc.3."], [r"(\d+)", "1$0"],
+]  # fmt: skip
+KEPT = ["^fc$", "blocks", "^blocks$", r"^fc\.", "^$"]
+FILES = {
+    "bpk": ["p", "partial", "bad", "prefix", "torch", "kinds", "half"],
+    "st": ["p", "partial", "bad", "prefix", "torch", "torch_nogaps", "kinds", "half"],
+    "pt": ["torch", "torch_nogaps", "checkpoint"],
+}
+
+
+def random_configurations(count: int, seed: int) -> list[dict]:
+    """Configurations in which the two sides should agree, without those of which the documentation says otherwise."""
+    random = Random(seed)
+    made = []
+    for i in range(count):
+        store = random.choice(["bpk", "st", "st", "pt"])
+        op = random.choice(["load", "load", "load", "keys", "load" if store == "pt" else "save"])
+        config: dict = {"id": f"random {i}", "op": op, "store": store}
+        config |= {"partial": random.random() < 0.8, "validate": random.random() < 0.3}
+        for option, values, often in (("regex", REGEXES, 0.5), ("full_paths", PATHS, 0.3), ("remap", RULES, 0.4)):
+            if random.random() < often:
+                config[option] = random.sample(values, random.randint(1, 2))
+        if store != "bpk":
+            config["map_indices"] = random.random() < 0.5
+            config["skip_enum"] = random.random() < 0.5
+            if random.random() < 0.3:
+                config["map_indices_except"] = random.sample(KEPT, random.randint(1, 2))
+            if random.random() < 0.3 and op != "save":
+                config["predicate"] = [random.choice(list(PREDICATES))]
+        if store != "pt" and random.random() < 0.4:
+            config["adapter"] = "torch"
+        if op == "save" and (store == "bpk" or "adapter" in config):
+            for option in ("remap", "regex", "full_paths"):
+                config.pop(option, None)
+        if op != "save":
+            name = random.choice(FILES[store])
+            config["file"] = f"{name}.{ENDINGS[store]}"
+            if name == "checkpoint":
+                config["top"] = "model"
+            if config.get("skip_enum") and name not in ("torch", "torch_nogaps", "checkpoint"):
+                config["skip_enum"] = False
+        made.append(config)
+    return made
 
 
 # ---- a module as Burn would have it, with Burn's names and layouts -----------------------------------------------------

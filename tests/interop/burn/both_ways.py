@@ -15,6 +15,7 @@ from torch import nn
 
 import weightstore
 from support import burn_options
+from support.burn_differences import compare
 from weightstore import (
     BurnpackStore,
     BurnToPyTorchAdapter,
@@ -167,19 +168,33 @@ def check_same(one: Path, other: Path, *, ids: bool) -> None:
 # ---- options of stores -------------------------------------------------------------------------------------------------
 
 
+def answers_of_burn(programs: Path, folder: Path, configurations: list[dict]) -> dict[str, dict]:
+    (folder / "configurations.json").write_text(json.dumps(configurations))
+    run(programs, "0.22", "options", folder / "configurations.json", folder / "answers.json")
+    return json.loads((folder / "answers.json").read_text())
+
+
 def test_what_burn_says_about_options(programs, tmp_path):
     """The data of tests/python/stores/test_burn_options.py is still what Burn says."""
     burn_options.make_files(tmp_path)
     configurations = burn_options.configurations()
-    (tmp_path / "configurations.json").write_text(json.dumps(configurations))
-    run(programs, "0.22", "options", tmp_path / "configurations.json", tmp_path / "answers.json")
-    answers = json.loads((tmp_path / "answers.json").read_text())
+    answers = answers_of_burn(programs, tmp_path, configurations)
     for config in configurations:
         found = answers[config["id"]]
         if "error" in config["burn"]:
             assert "error" in found, config
         else:
             assert {key: sorted(value) for key, value in found.items()} == config["burn"], config
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_options(programs, tmp_path, seed):
+    burn_options.make_files(tmp_path)
+    configurations = burn_options.random_configurations(300, seed)
+    answers = answers_of_burn(programs, tmp_path, configurations)
+    for config in configurations:
+        ours = burn_options.outcome(config, tmp_path)
+        assert compare(config, answers[config["id"]], ours) in (None, "a filter that matches nothing"), config
 
 
 # ---- training that goes on in the other framework ----------------------------------------------------------------------
