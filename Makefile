@@ -26,7 +26,7 @@ SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLi
 CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
-.PHONY: demo test test-cpp test-python interop bench sanitize lint format fuzz fresh-install clean
+.PHONY: demo test test-cpp test-python interop interop-burn bench sanitize lint format fuzz fresh-install clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -47,6 +47,10 @@ INTEROP_ENVIRONMENTS := transformers5 transformers4 frameworks
 interop: $(VENV)/.installed $(INTEROP_ENVIRONMENTS:%=$(INTEROP)/%/.ready)
 	$(BIN)/python tests/interop/run_reference_tests.py $(INTEROP)/safetensors-0.8.0.tar.gz
 	$(BIN)/python tests/interop/run_clients.py $(INTEROP)
+
+# Exchanges files with programs of Burn, which cargo builds into build/interop-burn. The first build takes many minutes.
+interop-burn: $(VENV)/.installed $(VENV)/.test
+	$(BIN)/python -m pytest -s -rs tests/interop/burn/both_ways.py
 
 bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
 	$(CMAKE) --build build/bench

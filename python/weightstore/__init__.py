@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from ._modules.filter import PathFilter
     from ._modules.module_tensors import apply, collect
     from ._modules.param_ids import param_ids, set_param_ids
-    from ._modules.remap import KeyRemapper, map_indices_contiguous
+    from ._modules.remap import KeyRemapper, map_indices_contiguous, map_indices_contiguous_except
     from ._modules.snapshot import TensorData, TensorSnapshot
     from ._pager import PagedTensor, Pager
     from .stores import (
@@ -98,7 +98,7 @@ _LAZY_NAMES = {
     "_layer_pager": "LayerPager",
     "_pager": "PagedTensor Pager",
     "_modules.param_ids": "param_ids set_param_ids",
-    "_modules.remap": "KeyRemapper map_indices_contiguous",
+    "_modules.remap": "KeyRemapper map_indices_contiguous map_indices_contiguous_except",
     "_checkpoints.saver": "Saver split_sparse_dense_state_dict",
     "_modules.snapshot": "TensorData TensorSnapshot",
     "stores": "BurnpackStore FileStore ModuleSnapshot ModuleStore PytorchStore SafetensorsStore load_from save_into",
@@ -194,6 +194,7 @@ __all__ = [
     "errors",
     "load_from",
     "map_indices_contiguous",
+    "map_indices_contiguous_except",
     "param_ids",
     "read_config",
     "safe_open",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Union
 
 from .. import errors
 from .._tensors import dtypes
+from .packed_layers import PACKED_LAYERS
 
 if TYPE_CHECKING:
     from .snapshot import TensorSnapshot
+
+Adapted = Union["TensorSnapshot", Sequence["TensorSnapshot"], None]
+"""What an adapter makes of a tensor: another tensor, several, or nothing."""
 
 # Classes of one kind: Burn's name, and what torch.nn calls it.
 _FAMILIES = {
@@ -26,10 +30,18 @@ def _family(name: str) -> set[str]:
 
 
 _BATCH_NORMS = _family("BatchNorm")
-_RENAMED_NORMS = _BATCH_NORMS | _family("LayerNorm") | _family("GroupNorm") | _family("RmsNorm")
 
-_TO_BURN = {"weight": "gamma", "bias": "beta"}
-_TO_TORCH = {burn: torch for torch, burn in _TO_BURN.items()}
+# By the type of the layer, what Burn calls the parameters of torch.nn.
+_TO_BURN = {
+    layer: names
+    for kinds, names in (
+        ("BatchNorm LayerNorm GroupNorm RmsNorm InstanceNorm", {"weight": "gamma", "bias": "beta"}),
+        ("PRelu", {"weight": "alpha"}),
+    )
+    for kind in kinds.split()
+    for layer in _family(kind)
+}
+_TO_TORCH = {layer: {burn: torch for torch, burn in names.items()} for layer, names in _TO_BURN.items()}
 
 
 class ModuleAdapter:
@@ -46,10 +58,17 @@ class ModuleAdapter:
     layer_names: Collection[str] = ()
     """The layer types that the adapter knows by name."""
 
-    def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
-        """The tensor as the other side wants it; None when the other side has no such tensor. While loading, the name of
-        what is returned does not matter: the tensor is for the parameter that was asked about."""
+    def adapt(self, snapshot: TensorSnapshot) -> Adapted:
+        """The tensor as the other side wants it; None when the other side has no such tensor; several when the other side
+        keeps it in parts, which is for saving only. While loading, the name of what is returned does not matter: the tensor is
+        for the parameter that was asked about."""
         return snapshot
+
+    _joins = False  # whether the adapter makes packed tensors of their parts
+
+    def _join(self, target: TensorSnapshot, parts: Sequence[TensorSnapshot]) -> Adapted:
+        """A packed tensor for `target`, which says where it goes."""
+        raise NotImplementedError
 
     def get_alternative_param_name(self, param_name: str, container_type: str) -> str | None:
         """Another name under which a file may hold the parameter `param_name` of a layer of type `container_type`."""
@@ -71,14 +90,15 @@ class ChainAdapter(ModuleAdapter):
         self.adapters = [as_adapter(adapter) for adapter in adapters]
         self.needs_types = any(adapter.needs_types for adapter in self.adapters)
         self.layer_names = {name for adapter in self.adapters for name in adapter.layer_names}
+        self._joins = any(adapter._joins for adapter in self.adapters)
 
-    def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
-        current: TensorSnapshot | None = snapshot
-        for adapter in self.adapters:
-            if current is None:
-                return None
-            current = adapter.adapt(current)
-        return current
+    def adapt(self, snapshot: TensorSnapshot) -> Adapted:
+        return _adapt_by(self.adapters, [snapshot])
+
+    def _join(self, target: TensorSnapshot, parts: Sequence[TensorSnapshot]) -> Adapted:
+        at = next(i for i, adapter in enumerate(self.adapters) if adapter._joins)
+        before = [made for part in parts for made in several(_adapt_by(self.adapters[:at], [part]))]
+        return _adapt_by(self.adapters[at + 1 :], several(self.adapters[at]._join(target, before)))
 
     def get_alternative_param_name(self, param_name: str, container_type: str) -> str | None:
         # Each is asked about what those before it suggested, and the last suggestion counts.
@@ -98,23 +118,22 @@ class ChainAdapter(ModuleAdapter):
 
 
 class _BurnAdapter(ModuleAdapter):
-    """Transposes the weights of Linear and renames the parameters of normalizations."""
+    """Transposes the weights of Linear and renames the parameters of normalizations and PReLU."""
 
     needs_types = True
-    layer_names = frozenset({"Linear", *_RENAMED_NORMS})
-    _names: dict[str, str]
-    _found_under: dict[str, str]
+    layer_names = frozenset({"Linear", *_TO_BURN, *PACKED_LAYERS})
+    _names: dict[str, dict[str, str]]
+    _found_under: dict[str, dict[str, str]]
 
-    def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
+    def adapt(self, snapshot: TensorSnapshot) -> Adapted:
         owner, dot, name = snapshot.full_path.rpartition(".")
         if snapshot.module_type == "Linear" and name == "weight" and len(snapshot.shape) == 2:
             return snapshot.transposed()
-        if snapshot.module_type in _RENAMED_NORMS and name in self._names:
-            return snapshot.renamed(owner + dot + self._names[name])
-        return snapshot
+        other = self._names.get(snapshot.module_type or "", {}).get(name)
+        return snapshot if other is None else snapshot.renamed(owner + dot + other)
 
     def get_alternative_param_name(self, param_name: str, container_type: str) -> str | None:
-        return self._found_under.get(param_name) if container_type in _RENAMED_NORMS else None
+        return self._found_under.get(container_type, {}).get(param_name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -122,12 +141,15 @@ class _BurnAdapter(ModuleAdapter):
 
 class PyTorchToBurnAdapter(_BurnAdapter):
     """From PyTorch's names and shapes to Burn's: Linear weights become [in, out], `weight` and `bias` of normalizations
-    `gamma` and `beta`. Saving, `num_batches_tracked` is left out: Burn does not count batches."""
+    `gamma` and `beta`, `weight` of PReLU `alpha`. Saving, the packed matrices of attention, LSTM and GRU are split into the parts
+    that Burn has, and `num_batches_tracked` is left out: Burn does not count batches."""
 
     _names = _TO_BURN
     _found_under = _TO_TORCH
 
-    def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
+    def adapt(self, snapshot: TensorSnapshot) -> Adapted:
+        if snapshot._packed is not None:
+            return snapshot._split()
         name = snapshot.full_path.rpartition(".")[2]
         if name == "num_batches_tracked" and snapshot.module_type in _BATCH_NORMS:
             return None
@@ -135,11 +157,15 @@ class PyTorchToBurnAdapter(_BurnAdapter):
 
 
 class BurnToPyTorchAdapter(_BurnAdapter):
-    """From Burn's names and shapes to PyTorch's: the inverse of PyTorchToBurnAdapter. Loading, a file need not have
-    `num_batches_tracked`."""
+    """From Burn's names and shapes to PyTorch's: the inverse of PyTorchToBurnAdapter. Loading, the packed matrices of attention,
+    LSTM and GRU are made of Burn's parts, and a file need not have `num_batches_tracked`."""
 
     _names = _TO_TORCH
     _found_under = _TO_BURN
+    _joins = True
+
+    def _join(self, target: TensorSnapshot, parts: Sequence[TensorSnapshot]) -> Adapted:
+        return target._join(target, parts)
 
     def is_optional(self, param_name: str, container_type: str) -> bool:
         return param_name == "num_batches_tracked" and container_type in _BATCH_NORMS
@@ -177,7 +203,7 @@ class HalfPrecisionAdapter(ModuleAdapter):
         self._modules -= _family(name)
         return self
 
-    def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
+    def adapt(self, snapshot: TensorSnapshot) -> Adapted:
         other = {"F32": "F16", "F16": "F32"}.get(snapshot._values.dtype)
         return snapshot if other is None or snapshot.module_type not in self._modules else snapshot.cast(other)
 
@@ -198,11 +224,25 @@ class FloatCastAdapter(ModuleAdapter):
         """The same as FloatCastAdapter(dtype)."""
         return cls(dtype)
 
-    def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
+    def adapt(self, snapshot: TensorSnapshot) -> Adapted:
         return snapshot.cast(self.dtype) if snapshot._values.dtype in dtypes.FLOATS else snapshot
 
     def __repr__(self) -> str:
         return f"FloatCastAdapter({self.dtype!r})"
+
+
+def several(adapted: Adapted) -> list[TensorSnapshot]:
+    """What an adapter made, as a list."""
+    if adapted is None:
+        return []
+    return list(adapted) if isinstance(adapted, Sequence) else [adapted]
+
+
+def _adapt_by(adapters: Sequence[ModuleAdapter], snapshots: list[TensorSnapshot]) -> Adapted:
+    """What adapters make of snapshots, one after the other."""
+    for adapter in adapters:
+        snapshots = [made for snapshot in snapshots for made in several(adapter.adapt(snapshot))]
+    return snapshots[0] if len(snapshots) == 1 else snapshots or None
 
 
 def as_adapter(adapter: Any) -> ModuleAdapter:

@@ -164,14 +164,18 @@ class PathFilter:
         return f"<PathFilter {' or '.join(parts)}>"
 
 
-def nothing_matches(filter: PathFilter, paths: Sequence[str], what: str) -> errors.StoreError:
-    """The error for a filter that leaves nothing of a module. what: "saved", "loaded"."""
+def nothing_matches(
+    filter: PathFilter, paths: Sequence[str], what: str, with_variants: Sequence[str]
+) -> errors.StoreError:
+    """The error for a filter that leaves nothing of a module. what: "saved", "loaded". with_variants: paths that the filter
+    would match if it saw enum variants."""
     begin = list(dict.fromkeys(path.partition(".")[0] for path in paths))
     shown = ", ".join(begin[:_SHOWN]) + (", ..." if len(begin) > _SHOWN else "")
     return errors.make(
         "invalid_argument",
         f"the filter matches none of the module's {len(paths)} tensors, so nothing would be {what}: {filter!r}; the module's "
-        f"names begin with: {shown}",
+        f"names begin with: {shown}"
+        + (f". It sees no enum variants, so it does not match '{with_variants[0]}'" if with_variants else ""),
     )
 
 

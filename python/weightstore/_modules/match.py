@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from .indices import index_of
 
@@ -38,14 +38,46 @@ def _without_variants_below(node: _Node, name: str) -> str:
     return ".".join(kept)
 
 
+def seen_names(targets: Collection[str], stored: Iterable[str], found: Mapping[str, str]) -> dict[str, str]:
+    """Each target, and its name without the variants that the stored names lack.
+
+    found: target names to stored names. Where nothing was found, a variant stays if stored names have it in the same place.
+    """
+    shorter = names_without_variants(targets)
+    if all(name == short for name, short in shorter.items()):
+        return shorter
+    root, files = _Node(), _tree(stored)
+    for name in targets:
+        _add(root, name)
+    return {
+        name: name if name == short else _seen(name, root, files, found.get(name)) for name, short in shorter.items()
+    }
+
+
+def _seen(name: str, node: _Node, stored: _Node | None, found: str | None) -> str:
+    found_components = None if found is None else found.split(".")
+    kept = []
+    for i, component in enumerate(name.split(".")):
+        child = node.children[component]
+        below = None if stored is None else stored.children.get(component)
+        is_variant = i > 0 and node.only_variant() is child
+        has_it = below is not None if found_components is None else component in found_components
+        if has_it or not is_variant:
+            kept.append(component)
+            stored = below
+        node = child
+    return ".".join(kept)
+
+
 # No module nests deeper. Deeper names are found only by their exact text.
 _DEEPEST = 100
 
 
 class _Node:
-    __slots__ = ("children", "name")
+    __slots__ = ("children", "name", "path")
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "") -> None:
+        self.path = path  # what the names below begin with, without the dot
         self.children: dict[str, _Node] = {}
         self.name: str | None = None  # the whole name, where one ends
 
@@ -68,8 +100,13 @@ def _is_deep(name: str) -> bool:
 
 def _add(root: _Node, name: str) -> None:
     node = root
+    end = -1
     for component in name.split("."):
-        node = node.children.setdefault(component, _Node())
+        end += 1 + len(component)
+        child = node.children.get(component)
+        if child is None:
+            child = node.children[component] = _Node(name[:end])
+        node = child
     node.name = name
 
 
@@ -81,26 +118,35 @@ def _tree(names: Iterable[str]) -> _Node:
     return root
 
 
-def match(stored: Iterable[str], targets: Iterable[str], *, indices: bool, variants: bool) -> dict[str, str] | None:
+def match(
+    stored: Iterable[str],
+    targets: Iterable[str],
+    *,
+    indices: bool,
+    variants: bool,
+    keeps_indices: Callable[[str], bool] | None = None,
+) -> dict[str, str] | None:
     """Target names to stored names; None if each target can only be found under its own name.
 
     The order of the names makes no difference, and no stored name is found for two targets.
 
     indices: a list with gaps in its numbering and a list without are matched in order, so that `fc.0, fc.2` is found for
         `fc.0, fc.1`, and the other way round. See _Matcher._match_lists.
+    keeps_indices: whether a list is matched by its numbers alone, given what the stored names of its elements begin with.
     variants: an enum variant that only one side has is passed over. A variant is passed over only if the other side has
         no variant in the same place: `heads.Bird.w` is never found for `heads.Dog.w`.
     """
     wanted, given = set(targets), set(stored)
     if not (indices or variants) or wanted <= given:
         return None
-    found = _Matcher(indices, variants).match(_tree(given), _tree(wanted), True)
+    found = _Matcher(indices, variants, keeps_indices).match(_tree(given), _tree(wanted), True)
     return found | {name: name for name in wanted & given if _is_deep(name)}
 
 
 class _Matcher:
-    def __init__(self, indices: bool, variants: bool) -> None:
+    def __init__(self, indices: bool, variants: bool, keeps_indices: Callable[[str], bool] | None) -> None:
         self._indices = indices
+        self._keeps_indices = keeps_indices
         self._variants = variants
         self._known: dict[tuple[int, int], dict[str, str]] = {}
 
@@ -139,6 +185,8 @@ class _Matcher:
         """
         ours, theirs = _by_index(stored), _by_index(target)
         if ours is None or theirs is None or len(ours) != len(theirs):
+            return None
+        if self._keeps_indices is not None and self._keeps_indices(stored.path):
             return None
         if not ((_counts_from_zero(ours) and _has_gaps(theirs)) or (_has_gaps(ours) and _counts_from_zero(theirs))):
             return None

@@ -10,11 +10,11 @@ from .._files.handle import TensorHandle
 from .._files.progress import Progress, reporting
 from .._tensors.frameworks import is_lazy
 from . import param_ids
-from .adapters import ModuleAdapter, as_adapter
+from .adapters import ModuleAdapter, as_adapter, several
 from .apply.commit import commit
 from .apply.plan import DTypePolicy, Rules, check_policy, make_plan
 from .apply.result import ApplyResult
-from .choice import choose
+from .choice import choose, places_with_layers
 from .filter import PathFilter, check_filter
 from .layers import LayerTypes, Types, make_layer_types
 from .match import names_without_variants
@@ -35,7 +35,8 @@ def collect(
 
     module: a torch.nn.Module (parameters and persistent buffers), or a nested mapping of arrays and tensors.
     filter: sees the module's own names. The adapter is applied to what the filter lets through.
-    skip_enum_variants: leave enum variants out of the names: components in CamelCase that are alone in their place.
+    skip_enum_variants: leave enum variants out of the names, also of those that the filter sees. A variant is a component in
+        CamelCase that is alone in its place.
     types: the types of layers, for an adapter that needs them and a module that does not have them: {"fc": "Linear"}. A
         pattern matches the whole path of a layer, and None is a layer that the adapter leaves as it is.
     """
@@ -60,21 +61,33 @@ def collect_with_origins(
 
     refuses_nothing: a filter that matches nothing of the module is an error.
     """
-    places, chosen = choose(module, filter, adapter, types, refuse_none="saved" if refuses_nothing else None)
+    places = places_with_layers(module, types)
     names = names_without_variants([place.path for place in places]) if skip_enum_variants else {}
+    chosen = choose(places, names, filter, adapter, refuse_none="saved" if refuses_nothing else None)
     found = []
     for place in chosen:
-        snapshot: TensorSnapshot | None = _snapshot_of(place)
-        assert snapshot is not None
+        snapshot = snapshot_of(place)
         snapshot.full_path = names.get(place.path, place.path)
-        if adapter is not None:
-            snapshot = adapter.adapt(snapshot)
-        if snapshot is not None:
-            found.append((place.path, snapshot))
+        adapted = snapshot if adapter is None else adapter.adapt(snapshot)
+        found += [(place.path, made) for made in several(adapted)]
     return found
 
 
-def _snapshot_of(place: Place) -> TensorSnapshot:
+def snapshot_of(place: Place) -> TensorSnapshot:
+    snapshot = _plain_snapshot_of(place)
+    if place.packed is not None:
+        snapshot._packed = place.packed
+        # The ids of parts are with the layer, under the parts' names.
+        before = place.path.removesuffix(place.packed.name)
+        parts = place.packed.parts
+        one = len(parts) == 1 and snapshot.param_id is not None
+        snapshot._part_ids = tuple(
+            snapshot.param_id if one else param_ids.id_of(place.owner, part, before + part) for part in parts
+        )
+    return snapshot
+
+
+def _plain_snapshot_of(place: Place) -> TensorSnapshot:
     if isinstance(place.value, TensorSnapshot):
         return place.value.renamed(place.path)._in_layer(place.layer)
     if is_lazy(place.value):
@@ -112,7 +125,8 @@ def apply(
 
     types: the types of the module's layers, as for collect().
     dtype_policy: "cast" converts values to the parameter's type, "strict" makes a difference an error, "adopt" gives the
-        parameter the snapshot's type. Unless given: "adopt" where the adapter changed the type, else "cast".
+        parameter the snapshot's type. Unless given, values of another kind (integers for a parameter of floats) are an error;
+        of the same kind it is "adopt" where the adapter changed the type, else "cast".
     zero_copy: parameters become views of the mapped file where a snapshot is of one.
     """
     check_filter(filter)

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import errors
 from .._tensors.frameworks import is_lazy, is_tensor
+from .packed_layers import Packed
 from .snapshot import HOLDERS, TensorSnapshot
 
 NO_LAYER = ""
@@ -29,6 +30,7 @@ class Place:
     owner: Any
     key: Any
     kind: str  # "parameter", "buffer" (of an nn.Module) or "item" (of a mapping or sequence)
+    packed: Packed | None = None  # of a layer that torch.nn packs and Burn does not
 
 
 def is_torch_module(value: Any) -> bool:

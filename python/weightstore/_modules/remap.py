@@ -86,8 +86,16 @@ def map_indices_contiguous(
     snapshots: Iterable[TensorSnapshot],
 ) -> tuple[list[TensorSnapshot], list[tuple[str, str]]]:
     """Copies whose numbered name components count 0, 1, 2, ... without gaps, and their (new, original) names."""
+    return map_indices_contiguous_except(snapshots, lambda _: False)
+
+
+def map_indices_contiguous_except(
+    snapshots: Iterable[TensorSnapshot], keep: Callable[[str], bool]
+) -> tuple[list[TensorSnapshot], list[tuple[str, str]]]:
+    """As map_indices_contiguous(), but lists for which keep(prefix) is true keep their numbers. A prefix is the original name up
+    to the number, without the dot: "flows" for `flows.2.weight`. Lists inside a list are asked about by themselves."""
     originals = list(snapshots)
-    names = contiguous_names([snapshot.full_path for snapshot in originals])
+    names = contiguous_names([snapshot.full_path for snapshot in originals], keep)
     return _renamed(originals, names.__getitem__)
 
 

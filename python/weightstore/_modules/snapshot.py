@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import errors
 from .._tensors import dtypes
-from .values import Loaded, Produced, Values, cast, transposed, values_of
+from .packed_layers import Packed
+from .values import Loaded, Produced, Values, cast, joined, rows, transposed, values_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +86,7 @@ class TensorSnapshot(_Described):
     A snapshot of a module's tensor shows what the tensor holds when it is read, not when the snapshot was taken.
     """
 
-    __slots__ = ("_layer", "_path", "containers", "param_id")
+    __slots__ = ("_layer", "_packed", "_part_ids", "_path", "containers", "param_id")
 
     def __init__(
         self,
@@ -101,6 +103,9 @@ class TensorSnapshot(_Described):
         self.containers = tuple(containers)
         self.param_id = param_id
         self._layer = layer
+        # Of a tensor that torch.nn packs and Burn does not: its parts, and their ids.
+        self._packed: Packed | None = None
+        self._part_ids: tuple[int | None, ...] = ()
 
     @classmethod
     def from_value(cls, full_path: str, value: Any, *, containers: Sequence[str] = ()) -> TensorSnapshot:
@@ -193,6 +198,34 @@ class TensorSnapshot(_Described):
         name = self._values.dtype if dtype is None else dtypes.stored_name(dtype)
         size = self.shape if shape is None else tuple(shape)
         return self._copy(self._path, Produced(name, size, lambda: function(self.to_data())))
+
+    def _split(self) -> list[TensorSnapshot]:
+        """The parts that Burn keeps of a packed tensor, as layers of Linear would have them: their matrices are transposed."""
+        assert self._packed is not None
+        before = self._path.removesuffix(self._packed.name)
+        count = len(self._packed.parts)
+        if not count or not self.shape or self.shape[0] % count:
+            raise errors.make(
+                "invalid_argument",
+                f"Burn's layer has no parameter for {self._packed.name}"
+                if not count
+                else f"shape {list(self.shape)} cannot be split into {count} equal parts",
+                tensor=self._path,
+            )
+        size = self.shape[0] // count
+        found = []
+        for i, (part, param_id) in enumerate(zip(self._packed.parts, self._part_ids, strict=True)):
+            values = rows(self._values, i * size, (i + 1) * size, before + part)
+            made = self._copy(before + part, transposed(values, before + part) if len(values.shape) == 2 else values)
+            made._layer, made.param_id = "Linear", param_id
+            found.append(made)
+        return found
+
+    @classmethod
+    def _join(cls, target: TensorSnapshot, parts: Sequence[TensorSnapshot]) -> TensorSnapshot:
+        """The inverse of _split(): the parts as one tensor, which goes where `target` says."""
+        values = [transposed(part._values, part.full_path) if len(part.shape) == 2 else part._values for part in parts]
+        return target._copy(target._path, joined(values, target._path))
 
     def _in_layer(self, layer: str | None) -> TensorSnapshot:
         made = self._copy(self._path, self._values)

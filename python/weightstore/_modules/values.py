@@ -243,6 +243,49 @@ class Transposed(Changed):
         return self.original.producer(read_now=read_now).transpose(self.dtype, *self.original.shape)
 
 
+class Rows(Changed):
+    """Some rows of a tensor that has several: a range of its first dimension."""
+
+    def __init__(self, original: Values, begin: int, end: int) -> None:
+        super().__init__(original, original.dtype, (end - begin, *original.shape[1:]))
+        self._begin = begin
+
+    def view(self) -> Any:
+        begin = self._begin * self.nbytes // max(self.shape[0], 1)
+        return memoryview(self.original.view()).cast("B")[begin : begin + self.nbytes]
+
+    def own(self) -> Any:
+        return np.frombuffer(self.view(), np.uint8).copy()
+
+    def is_ready(self) -> bool:
+        return self.original.is_ready()
+
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        return Values.producer(self, read_now=read_now)
+
+
+class Joined(Values):
+    """Tensors one below the other: their rows in one tensor."""
+
+    def __init__(self, parts: list[Values]) -> None:
+        self.parts = parts
+        self.dtype = parts[0].dtype
+        self.shape = (sum(part.shape[0] for part in parts), *parts[0].shape[1:])
+
+    def read_into(self, address: int) -> None:
+        for part in self.parts:
+            part.producer(read_now=True).read_into(address, part.nbytes)
+            address += part.nbytes
+
+    def own(self) -> Any:
+        made = np.empty(self.nbytes, np.uint8)
+        self.read_into(made.ctypes.data)
+        return made
+
+    def view(self) -> Any:
+        return self.own()
+
+
 class Cast(Changed):
     """The same numbers as another floating-point type."""
 
@@ -281,11 +324,41 @@ def values_of(value: Any, path: str) -> Values:
     )
 
 
-def resident(values: Values) -> Any:
-    """The array or tensor in memory that holds the values, however changed; None when they are elsewhere."""
+def residents(values: Values) -> list[Any]:
+    """The arrays or tensors in memory that hold the values, however changed; none when they are elsewhere."""
     while isinstance(values, Changed):
         values = values.original
-    return values.array if isinstance(values, ArrayValue) else getattr(values, "tensor", None)
+    if isinstance(values, Joined):
+        return [value for part in values.parts for value in residents(part)]
+    value = values.array if isinstance(values, ArrayValue) else getattr(values, "tensor", None)
+    return [] if value is None else [value]
+
+
+def rows(values: Values, begin: int, end: int, name: str) -> Values:
+    _check_whole_bytes(values, name)
+    return values if (begin, end) == (0, values.shape[0]) else Rows(values, begin, end)
+
+
+def joined(parts: list[Values], name: str) -> Values:
+    """Parts must agree in all but their number of rows."""
+    first = parts[0]
+    for part in parts:
+        _check_whole_bytes(part, name)
+        if part.dtype != first.dtype or part.shape[1:] != first.shape[1:]:
+            raise errors.make(
+                "invalid_argument",
+                f"{first.dtype} of shape {list(first.shape)} and {part.dtype} of shape {list(part.shape)} cannot be joined",
+                tensor=name,
+            )
+    return first if len(parts) == 1 else Joined(parts)
+
+
+def _check_whole_bytes(values: Values, name: str) -> None:
+    """Raises for types whose rows are not where the shape says: quantized ones, and those of less than a byte."""
+    if not values.shape or dtypes.bits(values.dtype) % 8 or not dtypes.bits(values.dtype):
+        raise errors.make(
+            "invalid_argument", f"{values.dtype} of shape {list(values.shape)} cannot be split or joined", tensor=name
+        )
 
 
 def transposed(values: Values, name: str) -> Values:

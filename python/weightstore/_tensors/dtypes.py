@@ -101,6 +101,19 @@ def bits(name: str) -> int:
     return _core.DTYPES[name]
 
 
+def is_kind_for(found: str, expected: str) -> bool:
+    """Whether numbers of one type may become another by themselves: floats become floats or complex numbers, integers
+    integers. Booleans also come from the integers that stand for them in formats without booleans."""
+    kind = _kind(expected)
+    return _kind(found) == kind or (kind == "C" and _kind(found) == "F") or (kind == "B" and found in ("U8", "U32"))
+
+
+def _kind(name: str) -> str:
+    """Of a stored type: B, I, F or C."""
+    first = "F" if name in ("BF16", "QFloat") else name[0]
+    return "I" if first == "U" else first
+
+
 def byte_packing(name: str) -> int:
     """Elements that libraries show as one item: 2 for F4, else 1."""
     return 2 if name == "F4" else 1

@@ -17,6 +17,7 @@ from .._modules.adapters import ModuleAdapter, as_adapter
 from .._modules.apply.plan import DTypePolicy, check_policy
 from .._modules.filter import PathFilter, Predicate, check_filter
 from .._modules.layers import LayerTypes, Types, make_layer_types
+from .._modules.regex import Regex, compile_regex
 from .._modules.remap import KeyRemapper
 
 
@@ -34,10 +35,13 @@ class Builder(ABC):
         self._from_types: LayerTypes | None = None
         self._top_level_key: str | None = None
         self._allow_partial = False
+        self._allow_unused = True
+        self._filter_missing = False
         self._validate = True
         # None: as stores of the file's format do.
         self._skip_enum_variants: bool | None = None
         self._map_indices: bool | Literal["auto"] | None = None
+        self._kept_indices: list[Regex] = []
         self._dtype_policy: DTypePolicy | None = None
         self._zero_copy = False
         self._verify: Verify = "off"
@@ -139,7 +143,8 @@ class Builder(ABC):
         """Whether to pass over enum variants: components in CamelCase, between the first and the last of a name.
 
         Loading passes over a variant that only the file or only the module has. The other side must have no variant in the
-        same place, and the variant must be alone in its place. Saving leaves all such components out."""
+        same place, and the variant must be alone in its place. Saving leaves all such components out. Filters and
+        predicates see the module's names without the variants that are passed over or left out."""
         self._skip_enum_variants = bool(skip)
         return self
 
@@ -155,6 +160,15 @@ class Builder(ABC):
                 format=self._format,
             )
         self._map_indices = map
+        return self._changed()
+
+    def map_indices_contiguous_except(self, pattern: str | re.Pattern[str]) -> Self:
+        """While indices are mapped, lists whose prefix contains a match keep their numbers. May be called several times.
+
+        A prefix is a name of the file up to a number, after remapping and without the dot: `flows` for `flows.2.weight`, so
+        `^flows$` keeps this list alone. A list inside it, `flows.2.layers`, has a prefix of its own."""
+        with self._placing():
+            self._kept_indices.append(compile_regex(pattern))
         return self._changed()
 
     def auto_extension(self, enable: bool) -> Self:
@@ -180,7 +194,8 @@ class Builder(ABC):
 
     def dtype_policy(self, policy: DTypePolicy) -> Self:
         """What happens where types differ on loading: "cast" converts to the parameter's, "strict" is an error, "adopt" takes
-        the file's. Unless set: "adopt" where the adapter changed the type, else "cast"."""
+        the file's. Unless set, another kind (integers for a parameter of floats) is an error; of the same kind it is "adopt"
+        where the adapter changed the type, else "cast"."""
         with self._placing():
             self._dtype_policy = check_policy(policy)
         return self
@@ -204,6 +219,16 @@ class Builder(ABC):
     def allow_partial(self, allow: bool) -> Self:
         """Whether parameters may be missing from the file."""
         self._allow_partial = bool(allow)
+        return self
+
+    def filter_missing(self, enable: bool) -> Self:
+        """Whether a filter makes parameters optional: one that it leaves out is skipped then, even if the file lacks it."""
+        self._filter_missing = bool(enable)
+        return self
+
+    def allow_unused(self, allow: bool) -> Self:
+        """Whether the file may hold tensors that no parameter takes. Tensors that the filter leaves out are not meant."""
+        self._allow_unused = bool(allow)
         return self
 
     def validate(self, validate: bool) -> Self:

@@ -7,9 +7,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from .. import _core, errors
 from .._files.saving import Scalar
+from .._modules.apply.result import ApplyResult
 from .._modules.param_ids import default_id
 from .._modules.snapshot import TensorSnapshot
 from .._modules.values import FileTensor
+from ._optimizer import OptimizerLoad, OptimizerRules, make_record
 from ._writing import WritingStore
 
 _OLDEST = "0.20"
@@ -55,6 +57,51 @@ class BurnpackStore(WritingStore):
         """The scalars of the file."""
         with self._placing():
             return self._read().source.reader.scalars()
+
+    # ---- optimizers ----------------------------------------------------------------------------------------------
+
+    def collect_optimizer(self, optimizer: Any, model: Any) -> None:
+        """Saves the state of an optimizer as Burn's record, for `ModuleOptimizer::load`.
+
+        optimizer: a torch.optim.Adam or AdamW. The learning rate, the betas and other settings are not part of a record.
+        model: the torch.nn.Module that it trains. Save the model itself with the same adapter (with_to_adapter), in a file of its
+            own: Burn finds the state by the ids that the parameters have there.
+        """
+        with self._placing():
+            rules = OptimizerRules(self._filter, self._to_adapter, self._to_types, self._skips_variants)
+            record = make_record(optimizer, model, rules)
+            writer = _core.Writer()
+            for tensor in record.tensors:
+                tensor._values.add_to(writer, tensor.full_path, tensor.param_id, self._format)
+            own = (
+                self._metadata
+                if not self._describes
+                else {key: value for key, value in self._metadata.items() if self._default_metadata.get(key) != value}
+            )
+            paths = {key: self._remapper.rename(path) for key, path in record.paths.items()}
+            if own or paths:
+                writer.set_metadata({**own, **paths})
+            self._add_scalars(writer)
+            for name, value in record.scalars.items():
+                writer.set_scalar(name, value)
+            self._write(writer)
+            self._contents = None
+
+    def apply_optimizer(self, optimizer: Any, model: Any) -> ApplyResult:
+        """Loads the state of an optimizer from Burn's record. Parameters are found by their ids, so load the model first, from
+        the Burnpack file that belongs to the record.
+
+        The result and the errors are those of apply_to(): a parameter is missing if the record has no state for it, and a
+        tensor is unused if no parameter has its id. A load that fails leaves the optimizer as it was.
+        """
+        with self._placing():
+            contents = self._read()
+            rules = OptimizerRules(self._filter, self._from_adapter, self._from_types, self._skips_variants)
+            scalars = contents.source.reader.scalars()
+            load = OptimizerLoad(optimizer, model, rules, contents.snapshots, scalars)
+            self._check(load.result)
+            load.commit()
+        return load.result
 
     def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
         planned = list(collected)

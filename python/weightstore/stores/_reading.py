@@ -207,8 +207,11 @@ class ReadingStore(Builder):
         renamed = {name: self._remapper.rename(name[len(prefix) :]) for name in names if name.startswith(prefix)}
         if self._maps_indices is not True:
             return renamed
-        contiguous = contiguous_names(renamed.values())
+        contiguous = contiguous_names(renamed.values(), self._keeps_indices)
         return {name: contiguous[new] for name, new in renamed.items()}
+
+    def _keeps_indices(self, prefix: str) -> bool:
+        return any(regex.compiled.search(prefix) for regex in self._kept_indices)
 
     # ---- loading -------------------------------------------------------------------------------------------------
 
@@ -216,8 +219,9 @@ class ReadingStore(Builder):
         """Loads tensors into a module.
 
         Names, shapes and types are checked before anything is changed: a load that fails these checks leaves the module as it
-        was. Raises ValidationError when tensors do not fit (unless validate(False)) and TensorNotFound when parameters are
-        missing (unless allow_partial(True)), both with the `result`. When reading fails later on, the error's `replaced`
+        was. Raises ValidationError when tensors do not fit (unless validate(False)) or are not used (after
+        allow_unused(False)), and TensorNotFound when parameters are missing (unless allow_partial(True)), both with the
+        `result`. When reading fails later on, the error's `replaced`
         lists the parameters that were changed by then.
         """
         with self._placing():
@@ -228,6 +232,8 @@ class ReadingStore(Builder):
                 types=self._from_types,
                 skip_enum_variants=self._skips_variants,
                 match_indices=self._maps_indices == "auto",
+                keeps_indices=self._keeps_indices,
+                filter_missing=self._filter_missing,
                 dtype_policy=self._dtype_policy,
                 aliases=contents.aliases,
             )
@@ -245,7 +251,10 @@ class ReadingStore(Builder):
         elif result.missing and not self._allow_partial:
             code, tensor = "not_found", str(result.missing[0])
             text = "parameters are missing from the file; the module was left as it was (allow_partial(True) loads the others"
-            text += "; a filter does not make them optional)" if self._filter is not None else ")"
+            text += "; a filter does not make them optional, filter_missing(True) does)" if self._filter else ")"
+        elif result.unused and not self._allow_unused:
+            code, tensor = "validation", result.unused[0]
+            text = "no parameter takes these tensors of the file; the module was left as it was (allow_unused(True) loads the others)"
         else:
             return
         result.applied = []

@@ -53,7 +53,9 @@ def test_everything_else_stays(adapter):
 
 
 @pytest.mark.parametrize(
-    "norm", ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNorm", "LayerNorm", "GroupNorm", "RMSNorm", "RmsNorm"]
+    "norm",
+    ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BatchNorm", "LayerNorm", "GroupNorm", "RMSNorm", "RmsNorm"]
+    + ["InstanceNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"],
 )
 def test_norms_are_renamed(norm):
     to_burn, to_torch = PyTorchToBurnAdapter(), BurnToPyTorchAdapter()
@@ -66,8 +68,14 @@ def test_norms_are_renamed(norm):
     assert to_burn.adapt(snapshot("n.running_mean", np.zeros(2), norm)).full_path == "n.running_mean"
 
 
-def test_instance_norm_keeps_its_names():
-    assert PyTorchToBurnAdapter().adapt(snapshot("n.weight", np.zeros(2), "InstanceNorm2d")).full_path == "n.weight"
+@pytest.mark.parametrize("layer", ["PReLU", "PRelu"])
+def test_prelu_is_renamed(layer):
+    to_burn, to_torch = PyTorchToBurnAdapter(), BurnToPyTorchAdapter()
+    assert to_burn.adapt(snapshot("act.weight", np.zeros(2), layer)).full_path == "act.alpha"
+    assert to_torch.adapt(snapshot("act.alpha", np.zeros(2), layer)).full_path == "act.weight"
+    assert to_torch.get_alternative_param_name("weight", layer) == "alpha"
+    assert to_burn.get_alternative_param_name("alpha", layer) == "weight"
+    assert to_torch.get_alternative_param_name("bias", layer) is None
 
 
 def make_model():
@@ -333,3 +341,31 @@ def test_an_adapter_that_fails_while_loading():
     with pytest.raises(errors.ValidationError, match="no idea"):
         store.with_from_adapter(Broken()).apply_to(layer)
     assert torch.equal(layer.weight, before)
+
+
+def test_an_adapter_may_make_several_tensors_of_one():
+    class Halves(ModuleAdapter):
+        def adapt(self, snapshot):
+            size = snapshot.shape[0] // 2
+            return [
+                snapshot.mapped(lambda data, i=i: data.numpy()[i * size :][:size], shape=(size,)).renamed(
+                    f"{snapshot.full_path}.{i}"
+                )
+                for i in range(2)
+            ]
+
+    store = SafetensorsStore.from_bytes(None).with_to_adapter(Halves().chain(FloatCastAdapter("F64")).chain(Halves()))
+    store.collect_from({"a": np.arange(4, dtype="f4")})
+    made = store.get_all_snapshots()
+    assert {name: made[name].numpy().tolist() for name in made} == {
+        "a.0.0": [0],
+        "a.0.1": [1],
+        "a.1.0": [2],
+        "a.1.1": [3],
+    }
+    assert {snapshot.dtype for snapshot in made.values()} == {"F64"}
+    ((path, error),) = apply(
+        {"a": np.zeros(4)}, {"a": TensorSnapshot.from_value("a", np.zeros(4))}, adapter=Halves()
+    ).errors
+    assert path == "a"
+    assert "several tensors for one parameter" in str(error)

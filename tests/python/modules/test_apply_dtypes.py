@@ -57,6 +57,34 @@ def test_types_can_be_adopted(kind):
     assert arrays["weight"].dtype == np.float16
 
 
+@pytest.mark.parametrize(
+    ("parameter", "taken", "refused"),
+    [
+        ("f4", "f2 f8", "? i1 u1 i8 u4"),
+        ("i4", "i1 i8 u1 u4", "? f4 f2"),
+        ("u1", "i8 u2", "? f4"),
+        ("?", "u1 u4", "i1 i4 i8 u2 u8 f4"),
+        ("c8", "f4 f8", "i4 ?"),
+    ],
+)
+def test_values_of_another_kind_are_refused_unless_casting_is_asked_for(parameter, taken, refused):
+    for stored in taken.split():
+        target = {"a": np.zeros(2, parameter)}
+        saved({"a": np.array([0, 1], stored)}).apply_to(target)
+        assert target["a"].tolist() == [0, 1]
+    for stored in refused.split():
+        for shape in ((2,), (3,)):  # what is of the wrong kind is said to be so, whatever its shape
+            target = {"a": np.zeros(shape, parameter)}
+            result = saved({"a": np.array([0, 1], stored)}).validate(False).apply_to(target)
+            ((path, error),) = result.errors
+            assert path == "a"
+            assert isinstance(error, weightstore.DTypeMismatch)
+            assert "dtype_policy('cast')" in str(error)
+        target = {"a": np.zeros(2, parameter)}
+        saved({"a": np.array([0, 1], stored)}).dtype_policy("cast").apply_to(target)
+        assert target["a"].tolist() == [0, 1]
+
+
 def test_what_cannot_be_cast():
     with pytest.raises(errors.ValidationError, match="complex"):
         saved({"a": np.zeros(2, "c8")}).apply_to({"a": np.zeros(2)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weightstore._modules.match import looks_like_variant, match, without_variants
+from weightstore._modules.match import looks_like_variant, match, names_without_variants, seen_names, without_variants
 
 
 def indices(sources, targets):
@@ -134,3 +134,24 @@ def test_whatever_is_found_is_there(sources, targets, by_index, by_variant):
     assert len(set(found.values())) == len(found)
     if not by_index:
         assert all(found[name] == name for name in sources & targets)
+
+
+def test_filters_see_the_variants_that_the_source_has():
+    targets = ["a.Base.w", "a.Base.b", "b.0.Conv.w", "c.w"]
+    assert list(seen_names(targets, ["a.w", "c.w"], {}).values()) == ["a.w", "a.b", "b.0.w", "c.w"]
+    assert list(seen_names(targets, ["a.Base.w"], {}).values()) == ["a.Base.w", "a.Base.b", "b.0.w", "c.w"]
+    # Found under another number, the source has the variant all the same.
+    assert seen_names(targets, ["b.2.Conv.w"], {"b.0.Conv.w": "b.2.Conv.w"})["b.0.Conv.w"] == "b.0.Conv.w"
+
+
+@given(targets=NAMES, sources=NAMES)
+def test_seen_names_are_between_the_whole_and_the_short_ones(targets, sources):
+    short = names_without_variants(targets)
+    seen = seen_names(targets, sources, {})
+    assert seen.keys() == short.keys()
+    for name, shown in seen.items():
+        components = iter(name.split("."))
+        assert all(component in components for component in shown.split("."))  # in this order
+        assert len(short[name].split(".")) <= len(shown.split("."))
+    assert len(set(seen.values())) == len(seen)
+    assert seen_names(targets, targets, {name: name for name in targets}) == {name: name for name in targets}

@@ -34,4 +34,4 @@ def test_snippets(tmp_path, monkeypatch):
     snippets = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(snippets) >= 9
     names: dict = {"__name__": "docs"}
-    assert sum(run(snippet, names) for snippet in snippets) == 4
+    assert sum(run(snippet, names) for snippet in snippets) == 5

@@ -71,6 +71,28 @@ resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_
 assert torch.equal(saved.torch(), layer.weight.detach().t().half())
 """
 
+# A packed matrix of 192 MiB, split while it is saved and joined while it is loaded. Arguments: folder.
+PACKED = """
+import torch
+from weightstore import BurnpackStore, BurnToPyTorchAdapter, PyTorchToBurnAdapter, load_from, save_into
+
+def store(name):
+    made = BurnpackStore.from_file(sys.argv[1] + name).durable(False)
+    return made.with_to_adapter(PyTorchToBurnAdapter()).with_from_adapter(BurnToPyTorchAdapter())
+
+small = torch.nn.MultiheadAttention(64, 1)
+save_into(small, store("/first"))
+load_from(small, store("/first"))
+large = torch.nn.MultiheadAttention(4096, 1)
+expected = large.in_proj_weight.double().sum().item()
+limit(48 << 20)
+save_into(large, store("/second"))
+torch.nn.init.zeros_(large.in_proj_weight)
+load_from(large, store("/second"))
+resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert large.in_proj_weight.double().sum().item() == expected
+"""
+
 
 def run(script, *arguments):
     child = subprocess.run([sys.executable, "-c", LIMIT + script, *arguments], capture_output=True, text=True)
@@ -85,3 +107,7 @@ def test_loading_needs_no_second_model(tmp_path, kind, device):
 
 def test_a_chain_of_adapters_holds_no_copy_in_between(tmp_path):
     run(CHAIN, str(tmp_path))
+
+
+def test_packed_layers_are_split_and_joined_without_a_copy(tmp_path):
+    run(PACKED, str(tmp_path))

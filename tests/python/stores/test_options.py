@@ -17,6 +17,7 @@ from weightstore import (
     apply,
     collect,
     errors,
+    map_indices_contiguous_except,
 )
 
 
@@ -291,3 +292,118 @@ def test_wrong_arguments_raise_at_once(kind):
     ):
         with pytest.raises(TypeError):
             call()
+
+
+# ---- strictness --------------------------------------------------------------------------------------------------------
+
+
+@both
+def test_unused_tensors_can_be_refused(kind):
+    target = {"weight": np.zeros((2, 2), "f4"), "bias": np.zeros(2, "f4")}
+    strict = saved(t4(), kind).allow_unused(False)
+    with pytest.raises(
+        errors.ValidationError, match=r"no parameter takes these tensors.*\n.*\n  nested\.beta"
+    ) as caught:
+        strict.apply_to(target)
+    assert caught.value.result.unused == ["nested.beta", "nested.gamma"]
+    assert target["bias"].tolist() == [0, 0]
+    assert strict.allow_unused(True).apply_to(target).unused == ["nested.beta", "nested.gamma"]
+    assert saved(t4(), kind).allow_unused(False).apply_to(t4(zero=True)).unused == []
+
+
+@both
+def test_what_a_filter_leaves_out_is_not_unused(kind):
+    result = saved(t4(), kind).allow_unused(False).with_full_path("bias").apply_to(t4(zero=True))
+    assert result.applied == ["bias"]
+
+
+@both
+def test_a_filter_can_make_missing_parameters_optional(kind):
+    target = {**t4(zero=True), "new": {"a": np.zeros(1), "b": np.zeros(1)}}
+    store = saved(t4(), kind).with_regex("^(weight|bias)$")
+    with pytest.raises(errors.TensorNotFound, match="filter_missing"):
+        store.apply_to(target)
+    result = store.filter_missing(True).apply_to(target)
+    assert (result.applied, result.missing) == (["weight", "bias"], [])
+    assert result.skipped == ["nested.beta", "nested.gamma", "new.a", "new.b"]
+    with pytest.raises(errors.TensorNotFound) as caught:
+        store.with_full_path("new.a").apply_to(target)
+    assert caught.value.result.missing == ["new.a"]
+
+
+@both
+def test_a_tensor_may_have_an_empty_name(kind):
+    target = {"": np.zeros(2)}
+    assert saved({"": np.ones(2)}, kind).apply_to(target).applied == [""]
+    assert target[""].tolist() == [1, 1]
+
+
+# ---- lists that keep their numbers -------------------------------------------------------------------------------------
+
+
+def numbered(*names):
+    return {name: np.zeros(1, "f4") for name in names}
+
+
+FLOWS = ("flows.0.in.1.w", "flows.0.in.3.w", "flows.2.in.0.w", "fc.0.w", "fc.2.w")
+
+
+@both
+def test_lists_keep_their_numbers(kind):
+    def keys(*patterns):
+        store = saved(numbered(*FLOWS), kind).map_indices_contiguous(True)
+        for pattern in patterns:
+            store.map_indices_contiguous_except(pattern)
+        return store.keys()
+
+    assert keys() == ["fc.0.w", "fc.1.w", "flows.0.in.0.w", "flows.0.in.1.w", "flows.1.in.0.w"]
+    assert keys("^flows$") == ["fc.0.w", "fc.1.w", "flows.0.in.0.w", "flows.0.in.1.w", "flows.2.in.0.w"]
+    assert keys(r"^flows\.0\.in$") == ["fc.0.w", "fc.1.w", "flows.0.in.1.w", "flows.0.in.3.w", "flows.1.in.0.w"]
+    assert keys("flows", "fc") == sorted(FLOWS)
+    assert keys(r"^fc\.") == keys()  # a prefix has no dot at its end
+    with pytest.raises(errors.InvalidArgument):
+        keys("(")
+
+
+def test_lists_that_are_matched_in_order_can_keep_their_numbers():
+    store = saved(numbered("fc.0.w", "fc.2.w")).map_indices_contiguous("auto").allow_partial(True)
+    assert store.apply_to(numbered("fc.0.w", "fc.1.w")).missing == []
+    store.map_indices_contiguous_except("^fc$")
+    assert store.apply_to(numbered("fc.0.w", "fc.1.w")).missing == ["fc.1.w"]
+
+
+def test_the_function_asks_a_predicate():
+    asked = []
+
+    def keep(prefix):
+        asked.append(prefix)
+        return prefix == "flows"
+
+    snapshots = collect({name: np.zeros(1) for name in FLOWS})
+    renamed, pairs = map_indices_contiguous_except(snapshots, keep)
+    assert [s.full_path for s in renamed] == [
+        "flows.0.in.0.w", "flows.0.in.1.w", "flows.2.in.0.w", "fc.0.w", "fc.1.w"
+    ]  # fmt: skip
+    assert pairs[0] == ("flows.0.in.0.w", "flows.0.in.1.w")
+    assert sorted(asked) == ["fc", "flows", "flows.0.in", "flows.2.in"]
+
+
+# ---- what filters see --------------------------------------------------------------------------------------------------
+
+
+@both
+def test_filters_see_names_without_the_variants_that_are_passed_over(kind):
+    def module():
+        return {"a": {"BaseConv": numbered("w", "b")}, "heads": {"Dog": numbered("w")}}
+
+    seen = []
+    store = saved(numbered("a.w", "heads.Dog.w"), kind).skip_enum_variants(True).allow_partial(True)
+    store.with_predicate(lambda path, _: seen.append(path) or path in ("a.w", "heads.Dog.w"))
+    result = store.apply_to(module())
+    assert seen == ["a.w", "a.b", "heads.Dog.w"]  # the file has Dog, too
+    assert (result.applied, result.missing) == (["a.BaseConv.w", "heads.Dog.w"], ["a.BaseConv.b"])
+    with pytest.raises(errors.InvalidArgument, match=r"sees no enum variants, so it does not match 'a\.BaseConv\.w'"):
+        saved(numbered("a.w"), kind).skip_enum_variants(True).with_regex("Conv").apply_to(module())
+    store = kind.from_bytes(None).skip_enum_variants(True).with_full_path("a.w")
+    store.collect_from(module())
+    assert store.keys() == ["a.w"]

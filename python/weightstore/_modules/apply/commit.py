@@ -46,8 +46,8 @@ def commit(plan: Plan, *, zero_copy: bool, progress: Progress | None) -> None:
     for _, batch in fills.values():
         single += [batch.pop(number) for number in _overlapping(batch)]
     _Commit(plan, zero_copy, progress).run(fills, adoptions, single)
-    for place, param_id in plan.new_ids:
-        param_ids.give_id(place.owner, place.key, param_id)
+    for place, key, param_id in plan.new_ids:
+        param_ids.give_id(place.owner, key, param_id)
 
 
 class _Commit:
@@ -102,7 +102,7 @@ class _Commit:
         place = assignment.places[0]
         self._replaced.append(place.path)
         if _is_adopted(assignment, self._zero_copy):
-            resident = values.resident(assignment.snapshot._values) is not None
+            resident = bool(values.residents(assignment.snapshot._values))
             value = _value(assignment, own=not assignment.converts and (resident or not self._zero_copy))
             _adopt(assignment.places, _as_type(value, place.value) if assignment.converts else value)
         elif not self._filled(assignment, place.value):
@@ -119,9 +119,12 @@ class _Commit:
                 return False
             held = values.Cast(held, expected)
         address = frameworks.plain_memory(target)
-        if address is None or not isinstance(held, (values.Cast, values.Transposed)):
+        if address is None or not isinstance(held, (values.Cast, values.Transposed, values.Joined)):
             return False
-        held.producer(read_now=True).read_into(address, held.nbytes)
+        if isinstance(held, values.Joined):
+            held.read_into(address)
+        else:
+            held.producer(read_now=True).read_into(address, held.nbytes)
         frameworks.note_written(target)
         return True
 
@@ -141,8 +144,9 @@ class _Commit:
 
 def _read_overwritten_values(assignments: list[Assignment]) -> None:
     """Reads values that lie where others are about to go: a module's own tensors, on their way to other names."""
-    resident = [(assignment, values.resident(assignment.snapshot._values)) for assignment in assignments]
-    resident = [(assignment, value) for assignment, value in resident if value is not None]
+    resident = [
+        (assignment, value) for assignment in assignments for value in values.residents(assignment.snapshot._values)
+    ]
     if not resident:
         return
     targets = sorted(frameworks.memory_range(assignment.places[0].value) for assignment in assignments)
@@ -150,9 +154,14 @@ def _read_overwritten_values(assignments: list[Assignment]) -> None:
     for assignment, value in resident:
         held = assignment.snapshot._values
         begin, end = frameworks.memory_range(value)
-        stays = value is assignment.places[0].value and not isinstance(held, values.Changed)
+        stays = value is assignment.places[0].value and not isinstance(held, (values.Changed, values.Joined))
         # Of the targets that begin before these values end, one reaches beyond their begin.
-        if not stays and begin < end and reaches[bisect_left(targets, (end, 0))] > begin:
+        if (
+            not stays
+            and not isinstance(held, values.Loaded)
+            and begin < end
+            and reaches[bisect_left(targets, (end, 0))] > begin
+        ):
             loaded = values.Loaded(held, held.own())
             assignment.snapshot = assignment.snapshot._copy(assignment.snapshot.full_path, loaded)
 
