@@ -9,6 +9,7 @@
 #include "burnpack_files.h"
 #include "burnpack_golden.h"
 #include "check.h"
+#include "formats/burnpack/quant_cbor.h"
 #include "sha256.h"
 #include "weightstore/error.h"
 #include "weightstore/writer.h"
@@ -204,6 +205,34 @@ TEST(packed_files_of_019_that_hold_zeros_say_so) {
   CHECK(CHECK_THROWS(Error, read(head(index) + zeros)).code() == ErrorCode::kCorrupt);
 }
 
+// 0.19 gives all parts of a tuple one name. The index keeps the last part, and the bytes of the others stay in the
+// file.
+TEST(packed_files_of_019_may_have_holes) {
+  const auto index = [](std::uint64_t begin, std::string_view version) {
+    std::string out;
+    CborWriter writer(out);
+    writer.begin_map(2);
+    writer.write_text("tensors");
+    writer.begin_map(1);
+    out += entry("w", "F32", {2}, begin, begin + 8);
+    writer.write_text("metadata");
+    writer.begin_map(1);
+    writer.write_text("version");
+    writer.write_text(version);
+    return out;
+  };
+  const std::string value = unhex("0000803f00000040");
+  for (const auto& [begin, version] : {std::pair(256, "0.19.1"), std::pair(24, "0.19.1"), std::pair(24, "mine")}) {
+    const std::string file = head(index(begin, version)) + std::string(begin, '\0') + value;
+    const TensorTable table = read(file);
+    CHECK_EQ(table.dialect(), "0.19");
+    CHECK_EQ(float_at(file, table.begin(0)), 1.0f);
+  }
+  // Only the end of an aligned file is missing here.
+  const std::string cut = head(index(256, "mine")) + std::string(256, '\0') + value;
+  CHECK(CHECK_THROWS(Error, read(cut)).code() == ErrorCode::kCorrupt);
+}
+
 TEST(data_types_by_compat) {
   const auto tensor = [](DType dtype) {
     Writer writer;
@@ -259,6 +288,43 @@ TEST(quantized_tensors_by_compat) {
   Writer wrong_length;
   wrong_length.add(quantized({}, {4, 8}, 37));
   CHECK(CHECK_THROWS(Error, burnpack::plan(wrong_length, BurnCompat::k020)).code() == ErrorCode::kInvalidArgument);
+}
+
+// Burn 0.20 writes values of four bits to a store of whole values, whose length it cannot compute.
+TEST(a_scheme_without_a_length_leaves_the_other_tensors_readable) {
+  QuantScheme scheme;
+  scheme.value = QuantValue::kQ4S;
+  scheme.store = QuantStore::kNative;
+  std::string index;
+  CborWriter writer(index);
+  writer.begin_map(1);
+  writer.write_text("tensors");
+  writer.begin_map(2);
+  index += entry("a", "U8", {3}, 0, 3);
+  writer.write_text("q");
+  writer.begin_map(3);
+  writer.write_text("dtype");
+  writer.begin_map(1);
+  writer.write_text("QFloat");
+  burnpack::write_quant_scheme(writer, scheme);
+  writer.write_text("shape");
+  writer.begin_array(2);
+  writer.write_uint(4);
+  writer.write_uint(8);
+  writer.write_text("data_offsets");
+  writer.begin_array(2);
+  writer.write_uint(256);
+  writer.write_uint(260);
+  const TensorTable table = read(aligned(index, std::string(260, 'd')));
+  CHECK_EQ(table.nbytes(table.at("a")), 3u);
+  CHECK_EQ(table.nbytes(table.at("q")), 4u);
+  CHECK(*table[table.at("q")].quant == scheme);
+
+  Writer again;
+  again.add(quantized(scheme, {4, 8}, 4));
+  const Error refused = CHECK_THROWS(Error, burnpack::plan(again, BurnCompat::k020));
+  CHECK(refused.code() == ErrorCode::kUnsupported);
+  CHECK_EQ(refused.tensor(), "q");
 }
 
 TEST(empty_metadata_is_left_out) {

@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 #include "codec/cbor.h"
+#include "formats/burnpack/constants.h"
 #include "formats/burnpack/field_names.h"
 #include "formats/burnpack/quant_cbor.h"
 #include "weightstore/error.h"
@@ -163,6 +164,7 @@ void Parser::parse_tensor(std::string_view name) {
   const std::uint64_t length = tensor.end - tensor.begin;
   check_length(tensor.dtype, length, start);
   out_.data_length = std::max(out_.data_length, tensor.end);
+  if (tensor.begin % kAlignment != 0) out_.misaligned = true;
   out_.tensor_bytes = checked_add(out_.tensor_bytes, length).value_or(std::numeric_limits<std::uint64_t>::max());
   const auto end = checked_add(data_begin_, tensor.end);
   if (!end) throw corrupt("data_offsets beyond the largest file there can be", start);
@@ -235,8 +237,8 @@ void Parser::parse_data_offsets(std::uint64_t& begin, std::uint64_t& end) {
 
 void Parser::check_length(DType dtype, std::uint64_t length, std::uint64_t offset) const {
   if (dtype == DType::kQFloat) {
-    if (payload_fits(*scheme_, shape_, length)) return;
-    // Asked again for its reason, or for the number to say.
+    // A scheme without a defined length does not make the other tensors of the file unreadable.
+    if (payload_fits(*scheme_, shape_, length) || !payload_is_defined(*scheme_, shape_)) return;
     throw corrupt("data_offsets span " + std::to_string(length) + " bytes, but the shape quantized as " +
                       to_string(*scheme_) + " takes " + std::to_string(payload_bytes(*scheme_, shape_)),
                   offset);

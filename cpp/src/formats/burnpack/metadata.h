@@ -14,6 +14,7 @@ struct Metadata {
   TensorTable table;               // without source, dialect and lookup: finish() is the caller's
   std::uint64_t data_length = 0;   // the largest end of a tensor, counted from the data section
   std::uint64_t tensor_bytes = 0;  // of all tensors together; saturates
+  bool misaligned = false;         // some tensor does not begin on a multiple of 256
   bool has_bool_map = false;       // a boolean as 0.21 spells it
   bool has_new_scheme = false;     // a quantization scheme as 0.22 spells it
 };

@@ -29,4 +29,8 @@ void write_quant_scheme(CborWriter& writer, const QuantScheme& scheme);
 // Whether `length` is the payload's, as either 0.20 or 0.22 counts it: files carry both.
 bool payload_fits(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, std::uint64_t length);
 
+// False when payload_bytes() throws Error(kUnsupported): Burn's writer accepts such a tensor, but no backend of Burn
+// makes one. A length that overflows is defined.
+bool payload_is_defined(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape);
+
 }  // namespace weightstore::burnpack

@@ -194,4 +194,13 @@ bool burnpack::payload_fits(const QuantScheme& scheme, const std::vector<std::ui
   return false;
 }
 
+bool burnpack::payload_is_defined(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape) {
+  try {
+    payload_bytes(scheme, shape);
+  } catch (const Error& error) {
+    return error.code() != ErrorCode::kUnsupported;
+  }
+  return true;
+}
+
 }  // namespace weightstore

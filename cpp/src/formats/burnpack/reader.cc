@@ -63,14 +63,17 @@ bool all_zero(const ByteSource& source, std::uint64_t begin, std::uint64_t end) 
   return std::all_of(range.begin(), range.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Whether a file whose length says 0.19 is not an aligned file that lost its end. Two things tell them apart: 0.19 left
-// no gaps, and where an aligned file has zeros up to its data section 0.19 has tensors, if it does not say its name.
+// Whether a file whose length says 0.19 is not an aligned file that lost its end. Any of three things tells them apart:
+// the file says its release; a tensor does not begin on a multiple of 256, which no later release writes; or tensors
+// without gaps begin where an aligned file has zeros up to its data section.
+//
+// Files of 0.19 can have gaps: 0.19 gives all parts of a tuple one name, and the index keeps only the last of them.
 bool is_packed(const ByteSource& source, const Metadata& metadata, std::uint64_t metadata_end,
                std::uint64_t data_begin) {
   if (metadata_end + metadata.data_length != source.size()) return false;
-  if (metadata.tensor_bytes != metadata.data_length) return false;
   const auto version = metadata.table.metadata().find("version");
-  if (version && version->starts_with("0.19.")) return true;
+  if ((version && version->starts_with("0.19.")) || metadata.misaligned) return true;
+  if (metadata.tensor_bytes != metadata.data_length) return false;
   return !all_zero(source, metadata_end, std::min(data_begin, source.size()));
 }
 

@@ -23,6 +23,8 @@ namespace {
 
 // What Burn reads are also the defaults of what we read.
 constexpr Limits kBurn;
+// Burn 0.23 reads files of 500 GiB, earlier releases less.
+constexpr std::uint64_t kMostFileBytes = std::uint64_t{100} << 30;
 
 struct Range {
   std::uint64_t begin;
@@ -115,7 +117,7 @@ std::vector<Range> place(const std::vector<NewTensor>& tensors) {
   for (const NewTensor& tensor : tensors) {
     const auto begin = checked_round_up(cursor, kAlignment);
     const auto end = begin ? checked_add(*begin, tensor.bytes->size()) : std::nullopt;
-    if (!end || *end > kBurn.burnpack_file_bytes) fail_limit("a file that large", kBurn.burnpack_file_bytes);
+    if (!end || *end > kMostFileBytes) fail_limit("a file that large", kMostFileBytes);
     ranges.push_back({*begin, *end});
     cursor = *end;
   }
@@ -256,8 +258,8 @@ Layout plan_layout(const FileContents& contents, BurnCompat compat) {
     layout.placements.push_back({i, data_begin + ranges[i].begin, data_begin + ranges[i].end});
   }
   layout.file_size = tensors.empty() ? data_begin : layout.placements.back().end;
-  if (layout.file_size > kBurn.burnpack_file_bytes) {
-    fail_limit("a file of " + std::to_string(layout.file_size) + " bytes", kBurn.burnpack_file_bytes);
+  if (layout.file_size > kMostFileBytes) {
+    fail_limit("a file of " + std::to_string(layout.file_size) + " bytes", kMostFileBytes);
   }
   return layout;
 }
