@@ -90,6 +90,15 @@ py::dict scalar_dict(const ScalarMap& map) {
   return dict;
 }
 
+py::list unsigned_scalars(const Reader& reader) {
+  const ScalarMap& map = reader.table().scalars();
+  py::list names;
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    if (std::holds_alternative<std::uint64_t>(map.value(i))) names.append(to_str(map.name(i)));
+  }
+  return names;
+}
+
 std::optional<std::size_t> find(const Reader& reader, const py::str& name) {
   Py_ssize_t length = 0;
   const char* data = PyUnicode_AsUTF8AndSize(name.ptr(), &length);
@@ -286,6 +295,10 @@ void bind_names(ReaderClass& cls) {
 void bind_descriptions(ReaderClass& cls) {
   cls.def_property_readonly("format", [](const Reader& r) { return to_str(to_string(r.format())); });
   cls.def_property_readonly("dialect", [](const Reader& r) { return to_str(r.table().dialect()); });
+  cls.def_property_readonly("burn_release", [](const Reader& r) -> std::optional<std::string> {
+    const auto release = r.table().burn_release();
+    return release ? std::optional<std::string>(name_of(*release)) : std::nullopt;
+  });
   cls.def(
       "describe", [](const Reader& r, std::size_t i) { return describe(r, checked(r, i)); }, py::arg("tensor"),
       "(name, dtype, shape, nbytes)");
@@ -296,6 +309,7 @@ void bind_descriptions(ReaderClass& cls) {
   cls.def("source_of", &file_of, py::arg("tensor"), "The file that holds the tensor.");
   cls.def("metadata", &metadata, "None when the file has no metadata at all.");
   cls.def("scalars", [](const Reader& r) { return scalar_dict(r.table().scalars()); });
+  cls.def("unsigned_scalars", &unsigned_scalars, "The names of the scalars that are stored as unsigned numbers.");
 }
 
 // ---- bytes ----------------------------------------------------------------------------------------------------------

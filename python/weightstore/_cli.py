@@ -78,6 +78,7 @@ def _convert(arguments: argparse.Namespace) -> int:
         verify=arguments.verify,
         checksums=arguments.checksums,
         opaque=arguments.opaque,
+        burn=arguments.burn,
     )
     return 0
 
@@ -127,6 +128,11 @@ def _parser() -> argparse.ArgumentParser:
         choices=("lazy", "full", "off"),
         default="lazy",
         help="compare the source's checksums while copying (lazy), before (full; all tensors need one), or not (off)",
+    )
+    convert.add_argument(
+        "--burn",
+        metavar="RELEASE",
+        help="for Burnpack: the release of Burn that shall read the file, 0.20 to 0.23; if it is not given, the source's or 0.22",
     )
     convert.add_argument("--checksums", action="store_true", help="compute a checksum of every tensor")
 

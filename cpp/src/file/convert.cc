@@ -30,11 +30,6 @@ void check_scalars(const ScalarMap& scalars, const FormatSpec& target) {
                                                " cannot hold; write a " + endings_of(holds_scalars) + " file instead");
 }
 
-BurnCompat compat_of(const TensorTable& table) {
-  if (table.dialect() == "0.21") return BurnCompat::k021;
-  return table.dialect() == "0.22" ? BurnCompat::k022 : BurnCompat::k020;
-}
-
 // What `target` shall say under `format`, given what the source says; nullopt to say nothing. Between formats that
 // both name a framework there, or both do not, the entry stays as it is. Burn's stores say "burnpack", or nothing,
 // where Hugging Face's loaders need "pt"; and so that SafeTensors metadata without the entry come back from a Burnpack
@@ -85,7 +80,7 @@ Conversion plan_conversion(const Reader& source, Format target) try {
   source.check_expansion(total);
   const std::vector<std::optional<std::uint32_t>> crcs = source.recorded_checksums();
   Conversion conversion;
-  conversion.burn_compat = compat_of(table);
+  conversion.burn = table.burn_release().value_or(kNewestStableBurn);
   for (std::size_t i = 0; i < table.size(); ++i) {
     TensorInfo info = table[i];
     NewTensor tensor;
@@ -129,7 +124,7 @@ void convert_file(const Reader& source, const std::filesystem::path& target, con
   const Conversion conversion = plan_conversion(source, format);
   WriteOptions adjusted = options;
   adjusted.order = TensorOrder::kAsAdded;
-  adjusted.burn_compat = conversion.burn_compat;
+  adjusted.burn = options.burn.value_or(conversion.burn);
   conversion.contents.write_file(target, format, adjusted);
 }
 

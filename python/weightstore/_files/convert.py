@@ -8,6 +8,7 @@ import os
 from .. import _core, errors
 from .formats import INDEX, INDEX_ENDING, format_of_files, format_to_write, title_of
 from .progress import Progress, reporting
+from .saving import check_burn
 from .sizes import DEFAULT_SHARD_SIZE, Size, parse_size
 from .source import Opaque, Verify, open_source
 
@@ -25,6 +26,7 @@ def convert(
     verify: Verify = "lazy",
     checksums: bool = False,
     opaque: Opaque = "error",
+    burn: str | None = None,
 ) -> None:
     """Writes the contents of `src` to `dst`, in the format of dst's ending: `.safetensors`, `.bpk`, or
     `.safetensors.index.json` for a set of shards. Raises InvalidArgument for any other ending.
@@ -40,11 +42,15 @@ def convert(
         is "off", True is "full".
     checksums: compute a crc32c of every tensor, also of those that had none.
     opaque: as for `weightstore.open`.
+    burn: for Burnpack: the release of Burn that shall read the file, "0.20" to "0.23". The default is the release that `src` was
+        written for if `src` tells, otherwise the newest stable release, 0.22. A tensor from which that release would read
+        other numbers raises InvalidArgument.
     """
     path = os.fspath(dst)
     format = format_to_write(os.fsdecode(path))
     if max_shard_size is not None and format != INDEX:
         raise errors.make("invalid_argument", f"max_shard_size is for targets that end in {INDEX_ENDING}", path=path)
+    check_burn(burn, format)
     with open_source(src, verify=verify, opaque=opaque) as source, reporting(progress) as report:
         dropped = _core.convert(
             source.reader,
@@ -56,6 +62,7 @@ def convert(
             durable=durable,
             overwrite=overwrite,
             checksums=checksums,
+            burn=burn or "",
             progress=report,
         )
     if dropped:
