@@ -263,10 +263,9 @@ py::list describe_many(const Reader& reader, const std::vector<std::size_t>& ten
   return list;
 }
 
-std::optional<std::string> quant_scheme(const Reader& reader, std::size_t tensor) {
+std::optional<QuantScheme> quant_scheme(const Reader& reader, std::size_t tensor) {
   const TensorInfo info = reader.table()[checked(reader, tensor)];
-  if (info.quant == nullptr) return std::nullopt;
-  return to_string(*info.quant);
+  return info.quant == nullptr ? std::nullopt : std::optional(*info.quant);
 }
 
 py::str file_of(const Reader& reader, std::size_t tensor) {

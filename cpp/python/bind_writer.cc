@@ -212,10 +212,13 @@ void bind_contents(WriterClass& cls) {
   cls.def(
       "add",
       [](SharedWriter& w, const py::str& name, const std::string& dtype, Shape shape,
-         std::shared_ptr<ByteProducer> bytes, std::optional<std::uint64_t> id) {
-        w.to_change().add(new_tensor(name, dtype, std::move(shape), std::move(bytes), id));
+         std::shared_ptr<ByteProducer> bytes, std::optional<std::uint64_t> id, std::optional<QuantScheme> scheme) {
+        NewTensor tensor = new_tensor(name, dtype, std::move(shape), std::move(bytes), id);
+        if (scheme) tensor.quant = std::make_shared<const QuantScheme>(std::move(*scheme));
+        w.to_change().add(std::move(tensor));
       },
-      py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("bytes").none(false), param_id);
+      py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("bytes").none(false), param_id,
+      py::arg("scheme") = py::none());
   cls.def("add_memory", &add_memory, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
           py::arg("nbytes"), py::arg("owner"), param_id, "Row-major memory that `owner` keeps alive.");
   cls.def("add_strided", &add_strided, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),

@@ -16,7 +16,7 @@ verbs write Burnpack when the path ends in `.bpk`.
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from ._core import __version__
+from ._core import QuantScheme, __version__
 from ._files.config import read_config
 from ._files.convert import convert
 from ._files.deferred import DeferredTensor
@@ -157,6 +157,7 @@ __all__ = [
     "PathFilter",
     "PyTorchToBurnAdapter",
     "PytorchError",
+    "QuantScheme",
     "PytorchStore",
     "SafetensorError",
     "SafetensorsError",

@@ -79,6 +79,7 @@ def _convert(arguments: argparse.Namespace) -> int:
         checksums=arguments.checksums,
         opaque=arguments.opaque,
         burn=arguments.burn,
+        dtype=arguments.dtype,
     )
     return 0
 
@@ -128,6 +129,9 @@ def _parser() -> argparse.ArgumentParser:
         choices=("lazy", "full", "off"),
         default="lazy",
         help="compare the source's checksums while copying (lazy), before (full; all tensors need one), or not (off)",
+    )
+    convert.add_argument(
+        "--dtype", metavar="TYPE", help="write quantized tensors of Burn as numbers: F32, F64, F16 or BF16"
     )
     convert.add_argument(
         "--burn",

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 
 #include "weightstore/reader.h"
 #include "weightstore/writer.h"
@@ -21,10 +22,13 @@ struct Conversion {
 // recorded checksums. The section "Conversion" of docs/formats.md says what happens to metadata that describes files or
 // formats. For SafeTensors, types with the same bytes under another name (Flex32 as F32, BoolU8 as BOOL) are renamed.
 //
+// If `dequantize` is given, quantized tensors are written as numbers of that type (transform.h), without a checksum of
+// the source.
+//
 // Throws Error(kInvalidArgument) for types, scalars and typed metadata that `target` cannot hold, and Error(kLimit) as
 // Reader::check_expansion() does. If `source` was opened with verification, writing a damaged tensor throws
 // Error(kCorrupt).
-Conversion plan_conversion(const Reader& source, Format target);
+Conversion plan_conversion(const Reader& source, Format target, std::optional<DType> dequantize = std::nullopt);
 
 // Converts `source` to the format that the ending of `target` names, and writes it as Writer::write_file() does.
 // Tensors keep the order of the source: options.order is ignored. If options.burn is not set, a Burnpack file is

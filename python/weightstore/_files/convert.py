@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Any
 
 from .. import _core, errors
+from .dequantized import number_type
 from .formats import INDEX, INDEX_ENDING, format_of_files, format_to_write, title_of
 from .progress import Progress, reporting
 from .saving import check_burn
@@ -27,6 +29,7 @@ def convert(
     checksums: bool = False,
     opaque: Opaque = "error",
     burn: str | None = None,
+    dtype: Any = None,
 ) -> None:
     """Writes the contents of `src` to `dst`, in the format of dst's ending: `.safetensors`, `.bpk`, or
     `.safetensors.index.json` for a set of shards. Raises InvalidArgument for any other ending.
@@ -45,6 +48,8 @@ def convert(
     burn: for Burnpack: the release of Burn that shall read the file, "0.20" to "0.23". The default is the release that `src` was
         written for if `src` tells, otherwise the newest stable release, 0.22. A tensor from which that release would read
         other numbers raises InvalidArgument.
+    dtype: F32, F64, F16 or BF16: quantized tensors of Burn become numbers of this type, so that SafeTensors can hold them. Other
+        tensors are copied as they are.
     """
     path = os.fspath(dst)
     format = format_to_write(os.fsdecode(path))
@@ -63,6 +68,7 @@ def convert(
             overwrite=overwrite,
             checksums=checksums,
             burn=burn or "",
+            dtype=None if dtype is None else number_type(dtype),
             progress=report,
         )
     if dropped:

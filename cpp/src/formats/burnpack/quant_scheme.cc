@@ -6,10 +6,16 @@
 
 #include "base/checked.h"
 #include "formats/burnpack/quant_cbor.h"
+#include "kernels/quant_codes.h"
 #include "weightstore/error.h"
 
 namespace weightstore {
 namespace {
+
+using kernels::blocks_are_runs;
+using kernels::is_float;
+using kernels::scale_bytes;
+using kernels::value_bits;
 
 // Overflow of any sum or product below is the same error.
 std::uint64_t known(std::optional<std::uint64_t> n) {
@@ -30,24 +36,6 @@ std::uint64_t product(std::span<const std::uint64_t> factors) {
   return n;
 }
 
-std::uint64_t value_bits(QuantValue value) {
-  switch (value) {
-    case QuantValue::kQ8F:
-    case QuantValue::kQ8S:
-    case QuantValue::kE5M2:
-    case QuantValue::kE4M3:
-      return 8;
-    case QuantValue::kQ4F:
-    case QuantValue::kQ4S:
-    case QuantValue::kE2M1:
-      return 4;
-    case QuantValue::kQ2F:
-    case QuantValue::kQ2S:
-      return 2;
-  }
-  return 8;
-}
-
 // The unit that values are packed into. E2M1 is the one type that hardware packs, two to a byte.
 std::uint64_t stored_bits(const QuantScheme& scheme) {
   const std::uint64_t bits = value_bits(scheme.value);
@@ -62,20 +50,6 @@ std::uint64_t stored_bits(const QuantScheme& scheme) {
   return bits;
 }
 
-std::uint64_t scale_bytes(QuantParam param) {
-  switch (param) {
-    case QuantParam::kF32:
-      return 4;
-    case QuantParam::kF16:
-    case QuantParam::kBF16:
-      return 2;
-    case QuantParam::kUE8M0:
-    case QuantParam::kUE4M3:
-      return 1;
-  }
-  return 4;
-}
-
 bool well_formed(const QuantScheme& scheme) {
   if (scheme.store == QuantStore::kNative && scheme.packed_dim != 0) return false;
   if (scheme.block_scale.has_value() == scheme.block.empty()) return false;
@@ -84,23 +58,6 @@ bool well_formed(const QuantScheme& scheme) {
   }
   if (traits_of(scheme.release).has_two_level_scales) return true;
   return scheme.tensor_scale.has_value() != scheme.block_scale.has_value() && scheme.mode == QuantMode::kSymmetric;
-}
-
-bool is_float(QuantValue value) {
-  return value == QuantValue::kE4M3 || value == QuantValue::kE5M2 || value == QuantValue::kE2M1;
-}
-
-// True when every block is a run of elements of the flattened tensor, and all blocks are whole. Then a block is the
-// same for releases that take it as a rectangle and for those that take it as a run.
-bool blocks_are_runs(std::span<const std::uint8_t> block, std::span<const std::uint64_t> shape) {
-  bool covers = true;  // the block covers all dimensions behind this one
-  for (std::size_t i = 1; i <= shape.size(); ++i) {
-    const std::uint64_t dimension = shape[shape.size() - i];
-    const std::uint64_t size = i <= block.size() ? block[block.size() - i] : 1;
-    if (covers ? dimension % size != 0 : size != 1) return false;
-    covers = covers && size == dimension;
-  }
-  return true;
 }
 
 // All releases count scales alike: one a block, rounded up in every dimension, and those of the whole tensor.
