@@ -58,6 +58,8 @@ if TYPE_CHECKING:
         HalfPrecisionAdapter,
         ModuleAdapter,
         PyTorchToBurnAdapter,
+        dequantize,
+        quantize,
     )
     from ._modules.apply.result import (
         AdapterError,
@@ -87,7 +89,8 @@ if TYPE_CHECKING:
 
 # Imported on first use: they bring in numpy or torch.
 _LAZY_NAMES = {
-    "_modules.adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter",
+    "_modules.adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter "
+    "dequantize quantize",
     "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
     "_modules.filter": "PathFilter",
     "_checkpoints.loader": "Loader",
@@ -157,8 +160,8 @@ __all__ = [
     "PathFilter",
     "PyTorchToBurnAdapter",
     "PytorchError",
-    "QuantScheme",
     "PytorchStore",
+    "QuantScheme",
     "SafetensorError",
     "SafetensorsError",
     "SafetensorsStore",
@@ -176,10 +179,12 @@ __all__ = [
     "apply",
     "collect",
     "convert",
+    "dequantize",
     "errors",
     "load_from",
     "map_indices_contiguous",
     "param_ids",
+    "quantize",
     "read_config",
     "safe_open",
     "save_into",

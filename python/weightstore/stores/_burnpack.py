@@ -9,7 +9,7 @@ from .. import _core
 from .._files.scalars import Scalar, Scalars, add_scalars, scalars_of
 from .._modules.param_ids import default_id
 from .._modules.snapshot import TensorSnapshot
-from .._modules.values import FileTensor
+from .._modules.values import FileTensor, Quantized
 from ._writing import WritingStore
 
 _NEWEST_STABLE = "0.22"
@@ -69,8 +69,10 @@ class BurnpackStore(WritingStore):
 
     def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
         planned = list(collected)
-        differ = [s._values for _, s in planned if isinstance(s._values, FileTensor) and s._values.dtype in _DIFFERS]
-        releases = [release for values in differ if (release := values.source.reader.burn_release) is not None]
+        values = [snapshot._values for _, snapshot in planned]
+        sources = [one.source.reader for one in values if isinstance(one, FileTensor) and one.dtype in _DIFFERS]
+        releases = [reader.burn_release for reader in sources if reader.burn_release is not None]
+        releases += [one.scheme.burn for one in values if isinstance(one, Quantized)]
         self._planned_burn = self._burn or max(releases, default=_NEWEST_STABLE)
         return super()._plan(planned)
 
