@@ -183,10 +183,11 @@ const std::int8_t* QuantLayout::codes(const std::byte* payload, const Row& row, 
   const auto* values = reinterpret_cast<const std::uint8_t*>(payload);
   const std::uint64_t begin = row.code + first * inner_.code_stride;
   if (inner_.code_stride != table_.bits) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint64_t bit = begin + i * inner_.code_stride;
-      buffer[i] = static_cast<std::int8_t>(table_.codes[values[bit / 8]] >> (bit % 8 / table_.bits * 8));
-    }
+    // Lines are whole bytes, so all codes of the row are at the same place in their bytes.
+    const unsigned shift = static_cast<unsigned>(begin % 8) / table_.bits * 8;
+    const std::size_t step = inner_.code_stride / 8;
+    const std::uint8_t* at = values + begin / 8;
+    for (std::size_t i = 0; i < count; ++i) buffer[i] = static_cast<std::int8_t>(table_.codes[at[i * step]] >> shift);
     return buffer;
   }
   const std::uint8_t* from = values + begin / 8;
