@@ -42,7 +42,7 @@ std::vector<float> decode(const Bytes& payload, const QuantScheme& scheme, const
   Bytes out(count * 4 + 1);
   kernels::dequantize(payload, scheme, shape, DType::kF32, first, MutableBytes(out).subspan(1));
   std::vector<float> numbers(count);
-  std::memcpy(numbers.data(), out.data() + 1, count * 4);
+  if (count != 0) std::memcpy(numbers.data(), out.data() + 1, count * 4);
   return numbers;
 }
 
