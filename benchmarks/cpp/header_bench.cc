@@ -26,7 +26,7 @@ void bench_headers(ankerl::nanobench::Bench& bench, const Model& model) {
     ankerl::nanobench::doNotOptimizeAway(safetensors::plan(model.writer, TensorOrder::kCanonical).file_size);
   });
   bench.run("Burnpack plan",
-            [&] { ankerl::nanobench::doNotOptimizeAway(burnpack::plan(model.writer, BurnCompat::k020).file_size); });
+            [&] { ankerl::nanobench::doNotOptimizeAway(burnpack::plan(model.writer, BurnRelease::k020).file_size); });
 }
 
 }  // namespace benches

@@ -11,16 +11,21 @@ namespace weightstore::python {
 
 void init_convert(py::module_& m) {
   m.def(
+      "burn_release", [](const std::string& version) { return std::string(name_of(burn_release(version))); },
+      py::arg("version"), "The release that a version such as '0.22.1' belongs to: '0.22'.");
+  m.def(
       "convert",
       [](const Reader& reader, const py::object& path, const std::string& format_name, std::uint64_t max_shard_bytes,
-         bool durable, bool overwrite, bool checksums, py::object progress) {
+         bool durable, bool overwrite, bool checksums, const std::string& burn, const std::optional<std::string>& dtype,
+         py::object progress) {
         const auto target = to_path(path);
         const Format format = format_named(format_name);
-        auto options = write_options(durable, overwrite, checksums, "", std::move(progress));
+        auto options = write_options(durable, overwrite, checksums, burn, std::move(progress));
         options.order = TensorOrder::kAsAdded;
+        const auto numbers = dtype ? std::optional(dtype_named(*dtype)) : std::nullopt;
         ReleaseGil nogil;
-        const Conversion conversion = plan_conversion(reader, format);
-        options.burn_compat = conversion.burn_compat;
+        const Conversion conversion = plan_conversion(reader, format, numbers);
+        if (!options.burn) options.burn = conversion.burn;
         if (spec_of(format).is_index) {
           conversion.contents.write_shards(target, max_shard_bytes, options);
         } else {
@@ -29,8 +34,8 @@ void init_convert(py::module_& m) {
         return conversion.dropped_param_ids;
       },
       py::arg("reader"), py::arg("path"), py::arg("format"), py::kw_only(), py::arg("max_shard_bytes") = 0,
-      py::arg("durable") = true, py::arg("overwrite") = false, py::arg("checksums") = false,
-      py::arg("progress") = py::none(),
+      py::arg("durable") = true, py::arg("overwrite") = false, py::arg("checksums") = false, py::arg("burn") = "",
+      py::arg("dtype") = py::none(), py::arg("progress") = py::none(),
       "Writes what `reader` holds; returns how many param ids the format could not take.");
 }
 

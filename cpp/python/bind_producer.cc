@@ -1,3 +1,5 @@
+#include <pybind11/stl.h>
+
 #include <memory>
 #include <string>
 
@@ -76,6 +78,18 @@ void init_producer(py::module_& m) {
             return transposed_bytes(bytes, item_bytes_of(dtype), rows, columns);
           },
           py::arg("dtype"), py::arg("rows"), py::arg("columns"))
+      .def(
+          "dequantize",
+          [](const Producer& bytes, const QuantScheme& scheme, const Shape& shape, const std::string& to) {
+            return dequantized_bytes(bytes, scheme, shape, dtype_named(to));
+          },
+          py::arg("scheme"), py::arg("shape"), py::arg("dtype"), "The numbers of a quantized tensor.")
+      .def(
+          "quantize",
+          [](const Producer& bytes, const QuantScheme& scheme, const Shape& shape) {
+            return quantized_bytes(bytes, scheme, shape);
+          },
+          py::arg("scheme"), py::arg("shape"), "The payload of F32 numbers.")
       .def("read", &read, "All of it, in new memory.")
       .def("read_into", &read_into, py::arg("address"), py::arg("nbytes"), "All of it, into memory that is there.");
 }

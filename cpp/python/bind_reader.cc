@@ -98,6 +98,15 @@ py::dict scalar_dict(const ScalarMap& map) {
   return dict;
 }
 
+py::list unsigned_scalars(const Reader& reader) {
+  const ScalarMap& map = reader.table().scalars();
+  py::list names;
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    if (std::holds_alternative<std::uint64_t>(map.value(i))) names.append(to_str(map.name(i)));
+  }
+  return names;
+}
+
 std::optional<std::size_t> find(const Reader& reader, const py::str& name) {
   Py_ssize_t length = 0;
   const char* data = PyUnicode_AsUTF8AndSize(name.ptr(), &length);
@@ -262,10 +271,9 @@ py::list describe_many(const Reader& reader, const std::vector<std::size_t>& ten
   return list;
 }
 
-std::optional<std::string> quant_scheme(const Reader& reader, std::size_t tensor) {
+std::optional<QuantScheme> quant_scheme(const Reader& reader, std::size_t tensor) {
   const TensorInfo info = reader.table()[checked(reader, tensor)];
-  if (info.quant == nullptr) return std::nullopt;
-  return to_string(*info.quant);
+  return info.quant == nullptr ? std::nullopt : std::optional(*info.quant);
 }
 
 py::str file_of(const Reader& reader, std::size_t tensor) {
@@ -294,6 +302,10 @@ void bind_names(ReaderClass& cls) {
 void bind_descriptions(ReaderClass& cls) {
   cls.def_property_readonly("format", [](const Reader& r) { return to_str(to_string(r.format())); });
   cls.def_property_readonly("dialect", [](const Reader& r) { return to_str(r.table().dialect()); });
+  cls.def_property_readonly("burn_release", [](const Reader& r) -> std::optional<std::string> {
+    const auto release = r.table().burn_release();
+    return release ? std::optional<std::string>(name_of(*release)) : std::nullopt;
+  });
   cls.def(
       "describe", [](const Reader& r, std::size_t i) { return describe(r, checked(r, i)); }, py::arg("tensor"),
       "(name, dtype, shape, nbytes)");
@@ -305,6 +317,7 @@ void bind_descriptions(ReaderClass& cls) {
   cls.def("metadata", &metadata, "None when the file has no metadata at all.");
   cls.def("scalars", [](const Reader& r) { return scalar_dict(r.table().scalars()); });
   cls.def("left_out", &left_out, "(name, type, reason) of each value that was not read.");
+  cls.def("unsigned_scalars", &unsigned_scalars, "The names of the scalars that are stored as unsigned numbers.");
 }
 
 // ---- bytes ----------------------------------------------------------------------------------------------------------

@@ -141,18 +141,24 @@ void set_metadata(SharedWriter& writer, const py::dict& metadata) {
   writer.to_change().set_metadata(map);
 }
 
-void set_scalar(SharedWriter& writer, const py::str& name, const py::object& value) {
+void set_scalar(SharedWriter& writer, const py::str& name, const py::object& value, bool is_unsigned) {
   const std::string_view key = utf8_of(name);
+  const bool is_integer = PyLong_Check(value.ptr()) && !PyBool_Check(value.ptr());
+  if (is_unsigned && !is_integer) {
+    throw py::type_error("scalar '" + std::string(key) + "' is unsigned, so it is an int and not " +
+                         Py_TYPE(value.ptr())->tp_name);
+  }
   if (PyBool_Check(value.ptr())) return writer.to_change().set_scalar(key, value.ptr() == Py_True);
   if (PyFloat_Check(value.ptr())) return writer.to_change().set_scalar(key, PyFloat_AS_DOUBLE(value.ptr()));
-  if (PyLong_Check(value.ptr())) {
+  if (is_integer) {
     int overflow = 0;
     const long long small = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
-    if (overflow == 0) return writer.to_change().set_scalar(key, static_cast<std::int64_t>(small));
+    if (overflow == 0 && !is_unsigned) return writer.to_change().set_scalar(key, static_cast<std::int64_t>(small));
     const unsigned long long large = PyLong_AsUnsignedLongLong(value.ptr());
     if (PyErr_Occurred() == nullptr) return writer.to_change().set_scalar(key, static_cast<std::uint64_t>(large));
     PyErr_Clear();
-    throw Error(ErrorCode::kInvalidArgument, "scalar '" + std::string(key) + "' does not fit 64 bits");
+    throw Error(ErrorCode::kInvalidArgument, "scalar '" + std::string(key) + "' does not fit " +
+                                                 (is_unsigned ? "64 bits without a sign" : "64 bits"));
   }
   throw py::type_error("scalar '" + std::string(key) + "' is neither int, float nor bool but " +
                        Py_TYPE(value.ptr())->tp_name);
@@ -206,10 +212,13 @@ void bind_contents(WriterClass& cls) {
   cls.def(
       "add",
       [](SharedWriter& w, const py::str& name, const std::string& dtype, Shape shape,
-         std::shared_ptr<ByteProducer> bytes, std::optional<std::uint64_t> id) {
-        w.to_change().add(new_tensor(name, dtype, std::move(shape), std::move(bytes), id));
+         std::shared_ptr<ByteProducer> bytes, std::optional<std::uint64_t> id, std::optional<QuantScheme> scheme) {
+        NewTensor tensor = new_tensor(name, dtype, std::move(shape), std::move(bytes), id);
+        if (scheme) tensor.quant = std::make_shared<const QuantScheme>(std::move(*scheme));
+        w.to_change().add(std::move(tensor));
       },
-      py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("bytes").none(false), param_id);
+      py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("bytes").none(false), param_id,
+      py::arg("scheme") = py::none());
   cls.def("add_memory", &add_memory, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
           py::arg("nbytes"), py::arg("owner"), param_id, "Row-major memory that `owner` keeps alive.");
   cls.def("add_strided", &add_strided, py::arg("name"), py::arg("dtype"), py::arg("shape"), py::arg("address"),
@@ -221,14 +230,14 @@ void bind_contents(WriterClass& cls) {
   cls.def("add_quantized", &add_quantized, py::keep_alive<1, 3>(), py::arg("name"), py::arg("reader"),
           py::arg("tensor"), param_id, "An unchanged copy of a quantized tensor of another file.");
   cls.def("set_metadata", &set_metadata, py::arg("metadata"));
-  cls.def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"));
+  cls.def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"), py::kw_only(), py::arg("unsigned") = false);
 }
 
 void bind_writing(WriterClass& cls) {
   const auto durable = py::arg("durable") = true;
   const auto overwrite = py::arg("overwrite") = true;
   const auto checksums = py::arg("checksums") = false;
-  const auto burn = py::arg("burn") = "0.20";
+  const auto burn = py::arg("burn") = "";
   const auto progress = py::arg("progress") = py::none();
   cls.def("write_file", &write_file, py::arg("path"), py::arg("format"), py::kw_only(), durable, overwrite, checksums,
           burn, progress);

@@ -10,21 +10,21 @@
 
 namespace weightstore::python {
 
-// "0.20", "0.21" or "0.22"; "0.19" is written as "0.20", empty means the default.
-inline BurnCompat burn_compat(const std::string& release) {
-  if (release.empty() || release == "0.19" || release == "0.20") return BurnCompat::k020;
-  if (release == "0.21") return BurnCompat::k021;
-  if (release == "0.22") return BurnCompat::k022;
-  throw Error(ErrorCode::kInvalidArgument, "burn is '" + release + "'; it is one of '0.20', '0.21' and '0.22'");
+// A release such as "0.22" or "0.22.1".
+inline BurnRelease burn_release(const std::string& version) {
+  if (const auto release = burn_release_from_name(version)) return *release;
+  throw Error(ErrorCode::kInvalidArgument,
+              "burn is '" + version + "'; it is a release of Burn from '0.20' to '0.23', such as '0.22' or '0.22.1'");
 }
 
+// `burn` may be empty, for none.
 inline WriteOptions write_options(bool durable, bool overwrite, bool checksums, const std::string& burn,
                                   pybind11::object progress) {
   WriteOptions options;
   options.durable = durable;
   options.overwrite = overwrite;
   options.checksums = checksums;
-  options.burn_compat = burn_compat(burn);
+  if (!burn.empty()) options.burn = burn_release(burn);
   options.progress = make_progress(std::move(progress));
   return options;
 }

@@ -16,7 +16,7 @@ verbs write Burnpack when the path ends in `.bpk`.
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from ._core import __version__
+from ._core import QuantScheme, __version__
 from ._files.config import read_config
 from ._files.convert import convert
 from ._files.deferred import DeferredTensor
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
         HalfPrecisionAdapter,
         ModuleAdapter,
         PyTorchToBurnAdapter,
+        dequantize,
+        quantize,
     )
     from ._modules.apply.result import (
         AdapterError,
@@ -89,7 +91,8 @@ if TYPE_CHECKING:
 
 # Imported on first use: they bring in numpy or torch.
 _LAZY_NAMES = {
-    "_modules.adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter",
+    "_modules.adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter "
+    "dequantize quantize",
     "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
     "_modules.filter": "PathFilter",
     "_checkpoints.loader": "Loader",
@@ -174,6 +177,7 @@ __all__ = [
     "PyTorchToBurnAdapter",
     "PytorchError",
     "PytorchStore",
+    "QuantScheme",
     "SafetensorError",
     "SafetensorsError",
     "SafetensorsStore",
@@ -191,11 +195,13 @@ __all__ = [
     "apply",
     "collect",
     "convert",
+    "dequantize",
     "errors",
     "load_from",
     "map_indices_contiguous",
     "map_indices_contiguous_except",
     "param_ids",
+    "quantize",
     "read_config",
     "safe_open",
     "save_into",

@@ -80,6 +80,8 @@ def _convert(arguments: argparse.Namespace) -> int:
         verify=arguments.verify,
         checksums=arguments.checksums,
         opaque=arguments.opaque,
+        burn=arguments.burn,
+        dtype=arguments.dtype,
     )
     return 0
 
@@ -129,6 +131,14 @@ def _parser() -> argparse.ArgumentParser:
         choices=("lazy", "full", "off"),
         default="lazy",
         help="compare the source's checksums while copying (lazy), before (full; all tensors need one), or not (off)",
+    )
+    convert.add_argument(
+        "--dtype", metavar="TYPE", help="write quantized tensors of Burn as numbers: F32, F64, F16 or BF16"
+    )
+    convert.add_argument(
+        "--burn",
+        metavar="RELEASE",
+        help="for Burnpack: the release of Burn that shall read the file, 0.20 to 0.23; if it is not given, the source's or 0.22",
     )
     convert.add_argument("--checksums", action="store_true", help="compute a checksum of every tensor")
 

@@ -14,8 +14,8 @@ from typing import Any
 from . import _core, errors
 from ._core import __version__
 from ._files import safe_open as _safe_open
-from ._files.reference_slices import ArraySlice, TorchSlice
 from ._files.source import Backend, OpenSource, kind_of, open_source
+from ._reference_slices import ArraySlice, TorchSlice
 from ._tensors import dtypes as _dtypes
 from ._tensors import frameworks as _frameworks
 from .errors import SafetensorError

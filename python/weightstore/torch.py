@@ -21,6 +21,7 @@ from ._files.deferred import DeferredTensor
 from ._files.file import open
 from ._files.progress import Progress
 from ._files.safe_open import safe_open
+from ._files.scalars import Scalar
 from ._files.sizes import Size
 from ._files.source import Backend, Verify
 from ._tensors import aliases as _aliases
@@ -55,7 +56,8 @@ def save_file(
     progress: Progress | bool | None = None,
     max_shard_size: Size | None = None,
     param_ids: Mapping[str, int] | None = None,
-    scalars: Mapping[str, _save.Scalar] | None = None,
+    scalars: Mapping[str, Scalar] | None = None,
+    burn: str | None = None,
 ) -> None:
     """Saves tensors. The file appears under its name only when it is complete. Tensors that share memory are refused.
 
@@ -66,7 +68,9 @@ def save_file(
     overwrite: False raises ConflictError if the file exists.
     max_shard_size: bytes, or text such as "5GB" or "5GiB". A larger SafeTensors file becomes shards beside
         `<name>.safetensors.index.json`. The file replaces a set of this name, and the set replaces the file.
-    param_ids, scalars: Burnpack only.
+    param_ids, scalars: Burnpack only. `file.scalars` of an open file keeps its unsigned numbers unsigned.
+    burn: for Burnpack: the release of Burn that shall read the file, "0.20" to "0.23". The default is the newest stable release,
+        0.22. It matters for files with booleans: 0.20 reads only those written for 0.20, and 0.21 to 0.23 all others.
     """
     _check(tensors)
     _save.save_file(
@@ -81,6 +85,7 @@ def save_file(
         overwrite=overwrite,
         progress=progress,
         max_shard_size=max_shard_size,
+        burn=burn,
     )
 
 

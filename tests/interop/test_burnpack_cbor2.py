@@ -171,7 +171,11 @@ GOLDEN = {
         {"metadata": {"format": "burnpack", "producer": "burn", "version": "0.20.0"}},
         "604efe90c903e0527505d0e057b0321bc9e26cfe442b97d7029cad93c0ccf30e",
     ),
-    "V9a": ({"m": ("BOOL", (3,), b"\1\0\1")}, {}, "3af97779e60ea8025ca2165a949e8d705ab2ae8807df984d21d9b575400cf570"),
+    "V9a": (
+        {"m": ("BOOL", (3,), b"\1\0\1")},
+        {"burn": "0.20"},
+        "3af97779e60ea8025ca2165a949e8d705ab2ae8807df984d21d9b575400cf570",
+    ),
     "V9b": (
         {"m": ("BOOL", (3,), b"\1\0\1")},
         {"burn": "0.21"},

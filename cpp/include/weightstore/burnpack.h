@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "weightstore/burn_release.h"
 #include "weightstore/file_contents.h"
 #include "weightstore/layout.h"
 #include "weightstore/read_options.h"
@@ -18,9 +19,10 @@ namespace weightstore::burnpack {
 // newer Burn may have written.
 TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits = {});
 
-// Plans a file with these contents, as the Burn release `compat` writes it. Throws Error(kInvalidArgument or
-// kUnsupported) for contents that the format cannot hold, and Error(kLimit) when the file would exceed a limit of
+// Plans a file with these contents, as the Burn release `release` writes it. Throws Error(kInvalidArgument or
+// kUnsupported) for contents that the format or the release cannot hold, and for quantized tensors from which the
+// release would read other numbers, and Error(kLimit) when the file would exceed a limit of
 // Burn's reader.
-Layout plan(const FileContents& contents, BurnCompat compat);
+Layout plan(const FileContents& contents, BurnRelease release);
 
 }  // namespace weightstore::burnpack

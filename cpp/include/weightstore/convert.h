@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 
 #include "weightstore/reader.h"
 #include "weightstore/writer.h"
@@ -12,23 +13,26 @@ namespace weightstore {
 
 // The contents of a file, prepared for writing in another format.
 struct Conversion {
-  Writer contents;                            // reads the source while it is written; keeps the source's files open
-  BurnCompat burn_compat = BurnCompat::k020;  // TensorTable::dialect() of a Burnpack source; 0.20 at least
-  std::size_t dropped_param_ids = 0;          // parameter ids that the target format cannot hold
+  Writer contents;                       // reads the source while it is written; keeps the source's files open
+  BurnRelease burn = kNewestStableBurn;  // TensorTable::burn_release() of a Burnpack source, if it is known
+  std::size_t dropped_param_ids = 0;     // parameter ids that the target format cannot hold
 };
 
 // Plans a conversion of all tensors in the order of their data, with their parameter ids, metadata, scalars and
 // recorded checksums. The section "Conversion" of docs/formats.md says what happens to metadata that describes files or
 // formats. For SafeTensors, types with the same bytes under another name (Flex32 as F32, BoolU8 as BOOL) are renamed.
 //
+// If `dequantize` is given, quantized tensors are written as numbers of that type (transform.h), without a checksum of
+// the source.
+//
 // Throws Error(kInvalidArgument) for types, scalars and typed metadata that `target` cannot hold, and Error(kLimit) as
 // Reader::check_expansion() does. If `source` was opened with verification, writing a damaged tensor throws
 // Error(kCorrupt).
-Conversion plan_conversion(const Reader& source, Format target);
+Conversion plan_conversion(const Reader& source, Format target, std::optional<DType> dequantize = std::nullopt);
 
 // Converts `source` to the format that the ending of `target` names, and writes it as Writer::write_file() does.
-// Tensors keep the order of the source, and Burnpack files the Burn release of the source: options.order and
-// options.burn_compat are ignored. A source that is given as a path is opened with Verify::kLazy.
+// Tensors keep the order of the source: options.order is ignored. If options.burn is not set, a Burnpack file is
+// written for Conversion::burn. A source that is given as a path is opened with Verify::kLazy.
 void convert_file(const std::filesystem::path& source, const std::filesystem::path& target,
                   const WriteOptions& options = {});
 void convert_file(const Reader& source, const std::filesystem::path& target, const WriteOptions& options = {});

@@ -1,14 +1,16 @@
 #pragma once
 
-// Transposes arrays, and casts them between floating-point types: from memory to memory, on the calling thread. These
-// functions are part of weightstore_formats, which needs neither threads nor files. `transform.h` does the same on
-// several threads, and while a file is written.
+// Transposes arrays, casts them between floating-point types, and converts Burn's quantized tensors to numbers and
+// back: from memory to memory, on the calling thread. These functions are part of weightstore_formats, which needs
+// neither threads nor files. `transform.h` does the same on several threads, and while a file is written.
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "weightstore/byte_source.h"
 #include "weightstore/dtype.h"
+#include "weightstore/quant_scheme.h"
 
 namespace weightstore {
 
@@ -34,6 +36,26 @@ void cast(ConstBytes in, DType from, DType to, MutableBytes out);
 // bytes. `out` must have the size of `in`, and must not overlap it. Neither needs to be aligned. Throws
 // Error(kInvalidArgument) when the sizes do not fit, and Error(kUnsupported) for other element sizes.
 void transpose(ConstBytes in, std::size_t item_bytes, std::uint64_t rows, std::uint64_t columns, MutableBytes out);
+
+// Writes numbers of a quantized tensor of this shape to `out`, as `to` (F32, Flex32, F64, F16 or BF16): the elements
+// from `first` on, in row-major order, as many as `out` has room for. The numbers are those that Burn's CPU backend
+// reads, bit for bit, by the rules of `scheme.release`; types other than F32 are cast from F32. docs/formats.md says
+// which.
+//
+// Throws Error(kUnsupported) for a scheme that cannot be dequantized and for other types, and Error(kInvalidArgument)
+// when `payload` does not have the length that scheme and shape demand, or `out` reaches beyond the last element.
+void dequantize(ConstBytes payload, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, DType to,
+                std::uint64_t first, MutableBytes out);
+
+// Quantizes the F32 numbers `in` of a tensor of this shape, as Burn's CPU backend does by the rules of
+// `scheme.release`: the largest magnitude of the tensor or of a block becomes the largest code. `out` must have
+// payload_bytes(scheme, shape). The scheme has a value type among Q8F, Q8S, Q4F, Q4S, Q2F and Q2S, F32 scales of the
+// tensor or of blocks, and a native store or one that is packed into words along the innermost dimension. `in` is
+// aligned to 4 bytes.
+//
+// Throws Error(kUnsupported) for other schemes, and Error(kInvalidArgument) when a size does not fit, when the tensor
+// is not a whole number of blocks, or when a number is not finite.
+void quantize(ConstBytes in, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, MutableBytes out);
 
 }  // namespace kernels
 }  // namespace weightstore

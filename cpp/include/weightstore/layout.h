@@ -8,10 +8,6 @@
 
 namespace weightstore {
 
-// The Burn release for which a Burnpack file is written. Booleans changed in 0.21, and quantization schemes in 0.22.
-// Files with neither are the same for all three.
-enum class BurnCompat : std::uint8_t { k020, k021, k022 };
-
 // The order of tensors in a SafeTensors file.
 enum class TensorOrder : std::uint8_t {
   kCanonical,  // as the reference implementation: by type, then by name; every tensor is naturally aligned

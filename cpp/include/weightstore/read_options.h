@@ -18,8 +18,8 @@ struct Limits {
   std::uint64_t burnpack_metadata_bytes = 100u << 20;
   std::uint64_t burnpack_tensors = 100'000;
   std::uint64_t burnpack_tensor_bytes = std::uint64_t{10} << 30;
-  std::uint64_t burnpack_file_bytes = std::uint64_t{100} << 30;
-  std::uint64_t zip_records = 1'000'000;  // records of a ZIP archive
+  std::uint64_t burnpack_file_bytes = std::uint64_t{500} << 30;  // of Burn 0.23; up to 0.22 it was 100 GiB
+  std::uint64_t zip_records = 1'000'000;                         // records of a ZIP archive
   std::uint64_t pytorch_pickle_bytes = 256u << 20;
   std::uint32_t pytorch_depth = 128;  // how deeply values may be nested
   // Opening a .pt file and pytorch::read_config() may use 24 bytes of memory per byte of the file, and this much in

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "weightstore/burn_release.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/dtype.h"
 #include "weightstore/quant_scheme.h"
@@ -124,6 +125,8 @@ class TensorTable {
   // For Burnpack, the oldest Burn release that can read this file ("0.19", "0.20", "0.21" or "0.22"). Empty for other
   // formats.
   const std::string& dialect() const { return dialect_; }
+  // For Burnpack, the Burn release that the file was written for, if its metadata or its contents tell.
+  std::optional<BurnRelease> burn_release() const { return burn_release_; }
 
   // ---- for format readers --------------------------------------------------------------------------------------
   struct Row {
@@ -148,6 +151,7 @@ class TensorTable {
   void set_scalars(ScalarMap scalars) { scalars_ = std::move(scalars); }
   void set_dialect(std::string dialect) { dialect_ = std::move(dialect); }
   void set_left_out(std::vector<LeftOut> values) { left_out_ = std::move(values); }
+  void set_burn_release(std::optional<BurnRelease> release) { burn_release_ = release; }
   // For readers with a memory budget: the size of the arrays of this table now, and an upper bound of the extra memory
   // that add(tensor) or finish() will allocate.
   std::size_t memory_bytes() const;
@@ -202,6 +206,7 @@ class TensorTable {
   std::vector<std::shared_ptr<const ByteSource>> sources_;
   std::string dialect_;
   std::vector<LeftOut> left_out_;
+  std::optional<BurnRelease> burn_release_;
 };
 
 // The size in bytes of a tensor of this type and shape. nullopt when the size overflows 64 bits or is not a whole

@@ -1,12 +1,14 @@
 #pragma once
 
-// Transposes tensors, and casts them between floating-point types, while they are read or written. For reading there
+// Transposes tensors, casts them between floating-point types, and quantizes and dequantizes them, while they are read
+// or written. For reading there
 // are functions from memory to memory on several threads; for writing there are producers that convert the bytes of
 // another producer.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "weightstore/byte_producer.h"
 #include "weightstore/byte_source.h"
@@ -20,6 +22,20 @@ namespace weightstore {
 void cast(ConstBytes in, DType from, DType to, MutableBytes out, unsigned threads = 0);
 void transpose(ConstBytes in, std::size_t item_bytes, std::uint64_t rows, std::uint64_t columns, MutableBytes out,
                unsigned threads = 0);
+
+// kernels::dequantize() on up to `threads` threads.
+void dequantize(ConstBytes payload, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, DType to,
+                std::uint64_t first, MutableBytes out, unsigned threads = 0);
+
+// The numbers of the quantized tensor in `bytes`, as `to`. Each fill() makes the numbers that it returns. If `bytes` is
+// not resident, the first fill() reads the whole payload into memory. Throws as kernels::dequantize() does.
+std::shared_ptr<ByteProducer> dequantized_bytes(std::shared_ptr<ByteProducer> bytes, const QuantScheme& scheme,
+                                                const std::vector<std::uint64_t>& shape, DType to);
+
+// The payload of the F32 numbers in `bytes`, as kernels::quantize() makes it. The first fill() reads all numbers into
+// memory, if they are not resident, and makes the whole payload. Throws as kernels::quantize() does.
+std::shared_ptr<ByteProducer> quantized_bytes(std::shared_ptr<ByteProducer> bytes, const QuantScheme& scheme,
+                                              std::vector<std::uint64_t> shape);
 
 // The numbers of `bytes` as another type. Each fill() converts the numbers that it returns. Throws as cast_size() does.
 std::shared_ptr<ByteProducer> cast_bytes(std::shared_ptr<ByteProducer> bytes, DType from, DType to);

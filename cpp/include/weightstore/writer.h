@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weightstore/burn_release.h"
 #include "weightstore/file_contents.h"
 #include "weightstore/format.h"
 #include "weightstore/layout.h"
@@ -24,7 +25,9 @@ struct WriteOptions {
   // metadata has no entry `format`, the writer adds `format: pt`: Hugging Face's loaders require the entry in files
   // that have metadata.
   bool checksums = false;
-  BurnCompat burn_compat = BurnCompat::k020;
+  // The release of Burn that shall read a Burnpack file. If it is not set, the release is that of a source that is
+  // converted, or kNewestStableBurn.
+  std::optional<BurnRelease> burn;
   TensorOrder order = TensorOrder::kCanonical;
   Progress progress{};
 };

@@ -11,6 +11,7 @@
 #include "formats/registry.h"
 #include "weightstore/checksum.h"
 #include "weightstore/error.h"
+#include "weightstore/transform.h"
 
 namespace weightstore {
 namespace {
@@ -18,8 +19,10 @@ namespace {
 // The type under which `target` holds the same bytes. Throws when it has none.
 DType stored_type(DType dtype, const FormatSpec& target) {
   if (const auto stored = target.stored_as(dtype)) return *stored;
+  const char* what_to_do =
+      dtype == DType::kQFloat ? "; dequantize it, for example with dtype=\"F32\"" : "; change its type first";
   throw Error(ErrorCode::kInvalidArgument, "its type " + std::string(name_of(dtype)) + " does not exist in " +
-                                               std::string(target.title) + "; change its type first");
+                                               std::string(target.title) + what_to_do);
 }
 
 void check_scalars(const ScalarMap& scalars, const FormatSpec& target) {
@@ -28,11 +31,6 @@ void check_scalars(const ScalarMap& scalars, const FormatSpec& target) {
   throw Error(ErrorCode::kInvalidArgument, "the source has " + std::to_string(scalars.size()) + " scalars, such as '" +
                                                printable(scalars.name(0)) + "', which " + std::string(target.title) +
                                                " cannot hold; write a " + endings_of(holds_scalars) + " file instead");
-}
-
-BurnCompat compat_of(const TensorTable& table) {
-  if (table.dialect() == "0.21") return BurnCompat::k021;
-  return table.dialect() == "0.22" ? BurnCompat::k022 : BurnCompat::k020;
 }
 
 // What `target` shall say under `format`, given what the source says; nullopt to say nothing. Between formats that
@@ -72,7 +70,7 @@ TextMap metadata_of(const Reader& source, const FormatSpec& target, bool checksu
 
 }  // namespace
 
-Conversion plan_conversion(const Reader& source, Format target) try {
+Conversion plan_conversion(const Reader& source, Format target, std::optional<DType> dequantize) try {
   const TensorTable& table = source.table();
   const FormatSpec& spec = spec_of(target);
   check_scalars(table.scalars(), spec);
@@ -85,20 +83,24 @@ Conversion plan_conversion(const Reader& source, Format target) try {
   source.check_expansion(total);
   const std::vector<std::optional<std::uint32_t>> crcs = source.recorded_checksums();
   Conversion conversion;
-  conversion.burn_compat = compat_of(table);
+  conversion.burn = table.burn_release().value_or(kNewestStableBurn);
   for (std::size_t i = 0; i < table.size(); ++i) {
     TensorInfo info = table[i];
+    const bool becomes_numbers = dequantize && info.quant != nullptr;
     NewTensor tensor;
+    tensor.bytes = source.producer(i);
     try {
-      tensor.dtype = stored_type(info.dtype, spec);
+      tensor.dtype = stored_type(becomes_numbers ? *dequantize : info.dtype, spec);
+      if (becomes_numbers) tensor.bytes = dequantized_bytes(tensor.bytes, *info.quant, info.shape, *dequantize);
     } catch (Error& error) {
       throw error.in_tensor(info.name);
     }
     tensor.name = std::move(info.name);
     tensor.shape = std::move(info.shape);
-    tensor.bytes = source.producer(i);
-    if (!crcs.empty()) tensor.crc32c = crcs[i];
-    tensor.quant = std::move(info.quant);
+    if (!becomes_numbers) {
+      if (!crcs.empty()) tensor.crc32c = crcs[i];
+      tensor.quant = std::move(info.quant);
+    }
     if (spec.has_param_ids) {
       tensor.param_id = info.param_id;
     } else if (info.param_id) {
@@ -129,7 +131,7 @@ void convert_file(const Reader& source, const std::filesystem::path& target, con
   const Conversion conversion = plan_conversion(source, format);
   WriteOptions adjusted = options;
   adjusted.order = TensorOrder::kAsAdded;
-  adjusted.burn_compat = conversion.burn_compat;
+  adjusted.burn = options.burn.value_or(conversion.burn);
   conversion.contents.write_file(target, format, adjusted);
 }
 

@@ -22,7 +22,7 @@ Layout plan_contents(const Writer& contents, Format format, const WriteOptions& 
   if (spec.plan == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "cannot write the format '" + std::string(spec.name) + "'");
   }
-  return spec.plan(contents, {options.order, options.burn_compat});
+  return spec.plan(contents, {options.order, options.burn.value_or(kNewestStableBurn)});
 }
 
 // With the checksums that the writer computed.

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "formats/checksums.h"
+#include "weightstore/burn_release.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/dtype.h"
 #include "weightstore/file_contents.h"
@@ -55,7 +56,7 @@ struct OpenedFile {
 
 struct PlanOptions {
   TensorOrder order = TensorOrder::kCanonical;
-  BurnCompat burn_compat = BurnCompat::k020;
+  BurnRelease burn = kNewestStableBurn;
 };
 
 struct FormatSpec {

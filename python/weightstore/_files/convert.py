@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Any
 
 from .. import _core, errors
+from .dequantized import number_type
 from .formats import INDEX, INDEX_ENDING, format_of_files, format_to_write, title_of
 from .paths import check_local
 from .progress import Progress, reporting
+from .saving import check_burn
 from .sizes import DEFAULT_SHARD_SIZE, Size, parse_size
 from .source import Opaque, Verify, open_source
 
@@ -26,6 +29,8 @@ def convert(
     verify: Verify = "lazy",
     checksums: bool = False,
     opaque: Opaque = "skip",
+    burn: str | None = None,
+    dtype: Any = None,
 ) -> None:
     """Writes the contents of `src` to `dst`, in the format of dst's ending: `.safetensors`, `.bpk`, or
     `.safetensors.index.json` for a set of shards. Raises InvalidArgument for any other ending.
@@ -41,12 +46,18 @@ def convert(
         is "off", True is "full".
     checksums: compute a crc32c of every tensor, also of those that had none.
     opaque: as for `weightstore.open`.
+    burn: for Burnpack: the release of Burn that shall read the file, "0.20" to "0.23". The default is the release that `src` was
+        written for if `src` tells, otherwise the newest stable release, 0.22. A tensor from which that release would read
+        other numbers raises InvalidArgument.
+    dtype: F32, F64, F16 or BF16: quantized tensors of Burn become numbers of this type, so that SafeTensors can hold them. Other
+        tensors are copied as they are.
     """
     path = os.fspath(dst)
     check_local(path, "save")
     format = format_to_write(os.fsdecode(path))
     if max_shard_size is not None and format != INDEX:
         raise errors.make("invalid_argument", f"max_shard_size is for targets that end in {INDEX_ENDING}", path=path)
+    check_burn(burn, format)
     with open_source(src, verify=verify, opaque=opaque) as source, reporting(progress) as report:
         dropped = _core.convert(
             source.reader,
@@ -58,6 +69,8 @@ def convert(
             durable=durable,
             overwrite=overwrite,
             checksums=checksums,
+            burn=burn or "",
+            dtype=None if dtype is None else number_type(dtype),
             progress=report,
         )
     if dropped:

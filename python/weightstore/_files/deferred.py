@@ -27,7 +27,7 @@ class DeferredTensor:
         self.shape = tuple(index(size) for size in shape)
         self.produce = produce
         if self.dtype == "QFloat":
-            raise TypeError("QFloat tensors are quantized by Burn; they can be copied with convert(), not made")
+            raise TypeError("QFloat tensors are made by quantize(), the adapter of a store, and copied by convert()")
         if any(size < 0 for size in self.shape):
             raise ValueError(f"a shape cannot be negative: {self.shape}")
         if not callable(produce):

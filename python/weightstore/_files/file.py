@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .handle import TensorHandle
 from .progress import Progress, reporting
+from .scalars import Scalars, scalars_of
 from .sizes import Size, format_size
 from .source import Backend, LeftOut, Opaque, OpenSource, Verify, open_source
 
@@ -137,9 +138,9 @@ class File(Mapping[str, TensorHandle]):
         return self._source.reader.metadata() or {}
 
     @property
-    def scalars(self) -> dict[str, int | float | bool]:
+    def scalars(self) -> Scalars:
         """Burnpack's named scalars; empty in other formats."""
-        return self._source.reader.scalars()
+        return scalars_of(self._source.reader)
 
     @property
     def left_out(self) -> list[LeftOut]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import errors
 from .._tensors import dlpack, dtypes, frameworks
 from .._tensors.dlpack import ArrayProtocols, StridedItems
+from .dequantized import DequantizedTensor, dequantized
 from .selection import Selection
 from .sizes import format_size
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from .._core import Memory
+    from .._core import Memory, QuantScheme
     from .source import OpenSource
 
 
@@ -63,9 +64,18 @@ class TensorHandle(ArrayProtocols):
         return self._source.reader.param_id(self._number)
 
     @property
-    def scheme(self) -> str | None:
-        """How a QFloat tensor is quantized, in one line; None for all other types."""
+    def scheme(self) -> QuantScheme | None:
+        """How a QFloat tensor is quantized; None for all other types."""
         return self._source.reader.scheme(self._number)
+
+    def dequantize(self, dtype: Any = "F32", *, burn: str | None = None) -> DequantizedTensor:
+        """The numbers of a QFloat tensor, as Burn's CPU backend reads them: `.dequantize().numpy()`, `.dequantize()[5:9].torch()`.
+
+        dtype: F32, F64, F16 or BF16, in any form. Burn computes in F32; other types are cast from it.
+        burn: the release whose rules hold, such as "0.23"; None for `scheme.burn`, the release that the file was written for. A file
+            that does not name its release counts as one of 0.22.
+        """
+        return dequantized(self._source, self._number, dtype, burn)
 
     @property
     def shard(self) -> str:
@@ -83,7 +93,9 @@ class TensorHandle(ArrayProtocols):
             return
         if bits == 0:
             raise errors.make(
-                "invalid_argument", "QFloat tensors are read whole; they cannot be sliced", tensor=self._name
+                "invalid_argument",
+                "QFloat tensors are read whole; slice what dequantize() returns",
+                tensor=self._name,
             )
         last = selection.dims[-1]
         if last != (0, 1, self._shape[-1], True) or self._shape[-1] * bits % 8:

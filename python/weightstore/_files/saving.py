@@ -11,9 +11,9 @@ from .deferred import DeferredTensor
 from .formats import FORMATS, INDEX, ending_that_holds, format_of_files, format_to_save
 from .paths import check_local
 from .progress import Progress, reporting
+from .scalars import Scalar, add_scalars
 from .sizes import DEFAULT_SHARD_SIZE, Size, parse_size
 
-Scalar = int | float | bool
 AddTensor = Callable[[_core.Writer, str, Any, int | None, str], None]
 
 
@@ -45,9 +45,22 @@ def collect(
         raise errors.make("invalid_argument", f"param_ids names tensors that are not saved: {', '.join(sorted(ids))}")
     if metadata is not None:
         writer.set_metadata(dict(metadata))
-    for name, scalar in (scalars or {}).items():
-        writer.set_scalar(name, scalar)
+    add_scalars(writer, scalars or {})
     return writer
+
+
+def check_burn(burn: str | None, format: str) -> None:
+    """Raises InvalidArgument if `burn` is not a release of Burn, or if the format is not Burn's."""
+    if burn is None:
+        return
+    if not isinstance(burn, str):
+        raise TypeError(f"burn is the text of a release, such as '0.22', not {type(burn).__name__}")
+    _core.burn_release(burn)
+    if format != "burnpack":
+        text = (
+            f"burn is for {FORMATS['burnpack'].endings[0]} files; {FORMATS[format].title} is the same for all releases"
+        )
+        raise errors.make("invalid_argument", text, format=format)
 
 
 def save_file(
@@ -76,17 +89,18 @@ def write(
     overwrite: bool,
     progress: Progress | bool | None,
     max_shard_size: Size | None = None,
-    burn: str = "0.20",
+    burn: str | None = None,
 ) -> None:
     """Writes a planned file.
 
-    burn: the oldest release of Burn that must be able to read a Burnpack file.
+    burn: the release of Burn that shall read a Burnpack file; the newest stable one if it is None.
     max_shard_size: a larger SafeTensors file becomes shards and their index. Either form replaces the other."""
     path = os.fspath(filename)
     limit = parse_size(DEFAULT_SHARD_SIZE if max_shard_size is None else max_shard_size, "max_shard_size")
     if max_shard_size is not None and format_of_files(format) != format_of_files(INDEX):
         text = f"{FORMATS[format].title} files are not sharded; leave out max_shard_size"
         raise errors.make("invalid_argument", text, format=format)
+    check_burn(burn, format)
     with reporting(progress) as report:
         options: dict[str, Any] = {
             "durable": durable,
@@ -99,4 +113,4 @@ def write(
         elif max_shard_size is not None:
             writer.write_file_or_shards(path, limit, **options)
         else:
-            writer.write_file(path, format, burn=burn, **options)
+            writer.write_file(path, format, burn=burn or "", **options)

@@ -6,10 +6,13 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from .. import errors
+from .._core import QuantScheme
+from .._files.dequantized import number_type
 from .._tensors import dtypes
 from .packed_layers import PACKED_LAYERS
 
 if TYPE_CHECKING:
+    from .filter import PathFilter
     from .snapshot import TensorSnapshot
 
 Adapted = Union["TensorSnapshot", Sequence["TensorSnapshot"], None]
@@ -243,6 +246,54 @@ def _adapt_by(adapters: Sequence[ModuleAdapter], snapshots: list[TensorSnapshot]
     for adapter in adapters:
         snapshots = [made for snapshot in snapshots for made in several(adapter.adapt(snapshot))]
     return snapshots[0] if len(snapshots) == 1 else snapshots or None
+
+
+class _Quantize(ModuleAdapter):
+    def __init__(self, scheme: QuantScheme, chosen: PathFilter | None) -> None:
+        self.scheme = scheme
+        self.chosen = chosen
+
+    def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
+        if snapshot._values.dtype not in dtypes.CORE_FLOATS:
+            return snapshot
+        if self.chosen is None:
+            is_chosen = len(snapshot.shape) >= 2
+        else:
+            is_chosen = self.chosen.matches(snapshot.full_path, snapshot.container_path)
+        return snapshot.quantized(self.scheme) if is_chosen else snapshot
+
+    def __repr__(self) -> str:
+        return f"quantize({self.scheme!r})"
+
+
+class _Dequantize(ModuleAdapter):
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = number_type(dtype)
+
+    def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
+        return snapshot.dequantized(self.dtype) if snapshot._values.dtype == "QFloat" else snapshot
+
+    def __repr__(self) -> str:
+        return f"dequantize({self.dtype!r})"
+
+
+def quantize(scheme: QuantScheme | str, filter: PathFilter | None = None) -> ModuleAdapter:
+    """An adapter that quantizes on the way into a Burnpack file, with the scales and codes of Burn's own calibration: the largest
+    magnitude of a tensor, or of a block, becomes the largest code.
+
+    scheme: a QuantScheme, or the type of its values ("Q8S", "Q4S") for one F32 scale a tensor and a byte a value.
+        `scheme.burn` is the release whose rounding is used.
+    filter: which tensors. By default all floating-point tensors of two or more dimensions; those of fewer are small.
+    """
+    return _Quantize(QuantScheme(scheme) if isinstance(scheme, str) else scheme, filter)
+
+
+def dequantize(dtype: Any = "F32") -> ModuleAdapter:
+    """An adapter that makes numbers of quantized tensors, on the way into a module or into a file.
+
+    dtype: F32, F64, F16 or BF16.
+    """
+    return _Dequantize(dtype)
 
 
 def as_adapter(adapter: Any) -> ModuleAdapter:

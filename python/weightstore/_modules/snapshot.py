@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
+from .._files.dequantized import number_type
 from .._tensors import dtypes
 from .packed_layers import Packed
-from .values import Loaded, Produced, Values, cast, joined, rows, transposed, values_of
+from .values import Loaded, Produced, Values, cast, dequantized, joined, quantized, rows, transposed, values_of
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
+
+    from .._core import QuantScheme
 
 
 # Modules that only hold others: the type of a parameter inside is that of the module around them.
@@ -189,6 +192,14 @@ class TensorSnapshot(_Described):
     def cast(self, dtype: Any) -> TensorSnapshot:
         """The same numbers as another floating-point type ("bf16", torch.bfloat16, ...), converted when they are read."""
         return self._copy(self._path, cast(self._values, dtypes.stored_name(dtype), self._path))
+
+    def quantized(self, scheme: QuantScheme) -> TensorSnapshot:
+        """Floating-point numbers quantized as Burn does it, when they are written. Only Burnpack can hold the result."""
+        return self._copy(self._path, quantized(self._values, scheme, self._path))
+
+    def dequantized(self, dtype: Any = "F32") -> TensorSnapshot:
+        """The numbers of a quantized tensor, as F32, F64, F16 or BF16, made when they are read."""
+        return self._copy(self._path, dequantized(self._values, number_type(dtype), self._path))
 
     def mapped(
         self, function: Callable[[TensorData], Any], *, dtype: Any = None, shape: Sequence[int] | None = None

@@ -304,6 +304,38 @@ class Cast(Changed):
         return _cast_in_python(self.original.view(), self.original.dtype, self.dtype)
 
 
+class Quantized(Changed):
+    """Numbers that are quantized as Burn's CPU backend does. All of them are read before the first byte is known."""
+
+    def __init__(self, original: Values, scheme: _core.QuantScheme) -> None:
+        super().__init__(original, "QFloat", original.shape)
+        self.scheme = scheme
+        self._nbytes = scheme.payload_bytes(original.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        numbers = self.original.producer(read_now=read_now).cast(self.original.dtype, "F32")
+        return numbers.quantize(self.scheme, self.shape)
+
+    def add_to(self, writer: _core.Writer, name: str, param_id: int | None, format: str) -> None:
+        stored = frameworks.storable(self.dtype, format)
+        writer.add(name, stored, self.shape, self.producer(read_now=False), param_id, self.scheme)
+
+
+class Dequantized(Changed):
+    """The numbers of a quantized tensor."""
+
+    def __init__(self, original: Values, scheme: _core.QuantScheme, dtype: str) -> None:
+        super().__init__(original, dtype, original.shape)
+        self.scheme = scheme
+
+    def producer(self, *, read_now: bool) -> _core.Producer:
+        return self.original.producer(read_now=read_now).dequantize(self.scheme, self.shape, self.dtype)
+
+
 def values_of(value: Any, path: str) -> Values:
     """What reads a value: a tensor, an array, or something lazy."""
     if frameworks.is_tensor(value):
@@ -373,6 +405,26 @@ def cast(values: Values, dtype: str, name: str) -> Values:
     if dtype not in dtypes.FLOATS or values.dtype not in dtypes.FLOATS:
         raise errors.make("invalid_argument", f"{values.dtype} cannot be cast to {dtype}", tensor=name)
     return values if values.dtype == dtype else Cast(values, dtype)
+
+
+def quantized(values: Values, scheme: _core.QuantScheme, name: str) -> Values:
+    if values.dtype not in dtypes.CORE_FLOATS:
+        raise errors.make("invalid_argument", f"{values.dtype} cannot be quantized", tensor=name)
+    return Quantized(values, scheme)
+
+
+def scheme_of(values: Values) -> _core.QuantScheme | None:
+    """How the values are quantized, if they are."""
+    if isinstance(values, FileTensor):
+        return values.source.reader.scheme(values.number)
+    return values.scheme if isinstance(values, Quantized) else None
+
+
+def dequantized(values: Values, dtype: str, name: str) -> Values:
+    scheme = scheme_of(values)
+    if scheme is None:
+        raise errors.make("invalid_argument", f"{values.dtype} is not quantized", tensor=name)
+    return Dequantized(values, scheme, dtype)
 
 
 def _cast_in_python(data: Any, before: str, after: str) -> Any:

@@ -137,8 +137,9 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
             ) from None
         shown: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
         return shown
-    other = ".torch() shows it, .bytes()" if name in _TORCH else ".bytes()"
-    raise TypeError(f"numpy has no type for {name}; {other} gives its bytes as stored")
+    shows = ".torch() shows it, " if name in _TORCH else ""
+    shows = ".dequantize() makes numbers of it, " if name == "QFloat" else shows
+    raise TypeError(f"numpy has no type for {name}; {shows}.bytes() gives its bytes as stored")
 
 
 @cache
@@ -148,7 +149,8 @@ def torch_dtype(name: str) -> torch.dtype:
 
     shown = getattr(torch, "int32" if name == WIDE_BOOL else _TORCH.get(name, ""), None)
     if shown is None:
-        raise TypeError(f"torch {torch.__version__} has no type for {name}; .bytes() gives its bytes as stored")
+        shows = ".dequantize() makes numbers of it, " if name == "QFloat" else ""
+        raise TypeError(f"torch {torch.__version__} has no type for {name}; {shows}.bytes() gives its bytes as stored")
     assert isinstance(shown, torch.dtype)
     return shown
 

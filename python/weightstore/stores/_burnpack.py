@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
 
-from .. import _core, errors
-from .._files.saving import Scalar
+from .. import _core
+from .._files.scalars import Scalar, Scalars, add_scalars, scalars_of
 from .._modules.apply.result import ApplyResult
 from .._modules.param_ids import default_id
 from .._modules.snapshot import TensorSnapshot
-from .._modules.values import FileTensor
+from .._modules.values import FileTensor, Quantized
 from ._optimizer import OptimizerLoad, OptimizerRules, make_record
 from ._writing import WritingStore
 
-_OLDEST = "0.20"
+_NEWEST_STABLE = "0.22"
 # Types that Burn's releases do not encode alike.
-_DIFFERS = ("QFloat", "BoolU8", "BoolU32")
+_DIFFERS = ("BOOL", "BoolU8", "BoolU32", "QFloat")
 
 
 class BurnpackStore(WritingStore):
@@ -33,30 +33,41 @@ class BurnpackStore(WritingStore):
     def __init__(self, path: str | None, data: Any) -> None:
         super().__init__(path, data)
         self._auto_extension = path is not None
-        self._scalars: dict[str, Scalar] = {}
+        self._scalars = Scalars()
         self._burn: str | None = None
-        self._needed_burn = _OLDEST
+        self._planned_burn = _NEWEST_STABLE
 
-    def for_burn(self, release: Literal["0.20", "0.21", "0.22"]) -> Self:
-        """The Burn release that shall read what is saved: booleans changed in 0.21, quantized tensors in 0.22. Unless set it
-        is 0.20, or the release of the files that such tensors are taken from."""
-        if release not in ("0.20", "0.21", "0.22"):
-            text = f"{release!r} is not '0.20', '0.21' or '0.22'"
-            raise errors.make("invalid_argument", text, format=self._format)
-        self._burn = release
+    def for_burn(self, release: str) -> Self:
+        """The Burn release that shall read what is saved: "0.20" to "0.23", also with a patch number ("0.21.0").
+
+        Unless set, booleans and quantized tensors of files are saved for the release of their files, for the newest of them if
+        there are several; everything else is saved for the newest stable release, 0.22. Saving raises InvalidArgument for a
+        tensor that the release does not have, or from which it would read other numbers.
+        """
+        with self._placing():
+            self._burn = _core.burn_release(release)
         return self
 
-    def scalar(self, key: str, value: Scalar) -> Self:
-        """Adds a named number or truth value to what is saved."""
+    def scalar(self, key: str, value: Scalar, *, unsigned: bool = False) -> Self:
+        """Adds a named number or truth value to what is saved.
+
+        unsigned: store a whole number without a sign, as Burn stores steps of optimizers and schedulers. Burn reads either.
+        """
         if not isinstance(key, str) or not isinstance(value, (int, float)):
             raise TypeError(f"a scalar has a name and is an int, a float or a bool: not {key!r}, {value!r}")
-        self._scalars[key] = value
+        return self.scalars(Scalars({key: value}, (key,) if unsigned else ()))
+
+    def scalars(self, scalars: Mapping[str, Scalar]) -> Self:
+        """Adds scalars to what is saved. Those of a file (`file.scalars`, get_scalars()) are stored as the file stores them."""
+        unsigned = scalars.unsigned if isinstance(scalars, Scalars) else frozenset()
+        kept = self._scalars.unsigned - scalars.keys()
+        self._scalars = Scalars({**self._scalars, **scalars}, kept | unsigned)
         return self
 
-    def get_scalars(self) -> dict[str, Scalar]:
+    def get_scalars(self) -> Scalars:
         """The scalars of the file."""
         with self._placing():
-            return self._read().source.reader.scalars()
+            return scalars_of(self._read().source.reader)
 
     # ---- optimizers ----------------------------------------------------------------------------------------------
 
@@ -82,8 +93,8 @@ class BurnpackStore(WritingStore):
             if own or paths:
                 writer.set_metadata({**own, **paths})
             self._add_scalars(writer)
-            for name, value in record.scalars.items():
-                writer.set_scalar(name, value)
+            add_scalars(writer, Scalars(record.scalars, unsigned=record.scalars))  # as Burn stores them
+            self._planned_burn = self._burn or _NEWEST_STABLE
             self._write(writer)
             self._contents = None
 
@@ -105,18 +116,23 @@ class BurnpackStore(WritingStore):
 
     def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
         planned = list(collected)
-        sources = [
-            s._values.source for _, s in planned if isinstance(s._values, FileTensor) and s._values.dtype in _DIFFERS
-        ]
-        self._needed_burn = max((source.reader.dialect for source in sources), default=_OLDEST)
+        values = [snapshot._values for _, snapshot in planned]
+        sources = [one.source.reader for one in values if isinstance(one, FileTensor) and one.dtype in _DIFFERS]
+        releases = [reader.burn_release for reader in sources if reader.burn_release is not None]
+        releases += [one.scheme.burn for one in values if isinstance(one, Quantized)]
+        self._planned_burn = self._burn or max(releases, default=_NEWEST_STABLE)
         return super()._plan(planned)
 
+    def _described(self) -> dict[str, str]:
+        # Nothing else in a file tells 0.23 from 0.22.
+        told = {"burn": self._planned_burn} if self._describes and self._planned_burn > _NEWEST_STABLE else {}
+        return told | super()._described()
+
     def _format_options(self) -> dict[str, Any]:
-        return {"burn": self._burn or max(self._needed_burn, _OLDEST)}
+        return {"burn": self._planned_burn}
 
     def _id(self, origin: str, snapshot: TensorSnapshot) -> int | None:
         return default_id(origin) if snapshot.param_id is None else snapshot.param_id
 
     def _add_scalars(self, writer: _core.Writer) -> None:
-        for name, value in self._scalars.items():
-            writer.set_scalar(name, value)
+        add_scalars(writer, self._scalars)

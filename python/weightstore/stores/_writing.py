@@ -115,7 +115,7 @@ class WritingStore(ReadingStore):
 
     def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
         writer = _core.Writer()
-        metadata = dict(self._metadata)
+        metadata = self._described()
         origins: dict[str, str] = {}
         written: dict[Any, str] = {}
         below = "" if self._top_level_key is None else self._top_level_key + "."
@@ -142,6 +142,10 @@ class WritingStore(ReadingStore):
         self._add_scalars(writer)
         return writer
 
+    def _described(self) -> dict[str, str]:
+        """The metadata to write."""
+        return dict(self._metadata)
+
     def _id(self, origin: str, snapshot: TensorSnapshot) -> int | None:
         """The parameter id to write. origin: the name in the module, which no renaming changes."""
         return None
@@ -156,7 +160,7 @@ class WritingStore(ReadingStore):
     def _write(self, writer: _core.Writer) -> None:
         options = self._format_options()
         if self._path is None:
-            self._data = writer.write_bytes(self._format, checksums=self._checksums, burn=options.get("burn", "0.20"))
+            self._data = writer.write_bytes(self._format, checksums=self._checksums, burn=options.get("burn", ""))
             return
         saving.write(
             writer,

@@ -9,6 +9,7 @@
 #include "burnpack_files.h"
 #include "burnpack_golden.h"
 #include "check.h"
+#include "formats/burnpack/quant_cbor.h"
 #include "sha256.h"
 #include "weightstore/error.h"
 #include "weightstore/writer.h"
@@ -61,22 +62,22 @@ NewTensor quantized(QuantScheme scheme, Shape shape, std::size_t bytes) {
 
 TEST(golden_files_are_written) {
   for (const Golden& golden : golden_files()) {
-    const std::string file = write(golden.contents, golden.compat);
+    const std::string file = write(golden.contents, golden.release);
     const std::string metadata = unhex(golden.metadata);
     CHECK_EQ(hex(file.substr(10, metadata.size())), golden.metadata);
     CHECK_EQ(file.substr(0, 10 + metadata.size()), head(metadata));
     CHECK_EQ(file.size(), golden.file_size);
     CHECK_EQ(sha256_hex(file), golden.sha256);
-    CHECK_EQ(burnpack::plan(golden.contents, golden.compat).header.size(), 256u);
+    CHECK_EQ(burnpack::plan(golden.contents, golden.release).header.size(), 256u);
   }
 }
 
 TEST(golden_files_are_read_and_written_again) {
   for (const Golden& golden : golden_files()) {
-    const std::string file = write(golden.contents, golden.compat);
+    const std::string file = write(golden.contents, golden.release);
     const TensorTable table = read(file);
     CHECK_EQ(table.size(), golden.contents.tensors().size());
-    CHECK_EQ(table.dialect(), golden.compat == BurnCompat::k020 ? "0.20" : "0.21");
+    CHECK_EQ(table.dialect(), golden.release == BurnRelease::k020 ? "0.20" : "0.21");
     for (const NewTensor& tensor : golden.contents.tensors()) {
       const TensorInfo info = table[table.at(tensor.name)];
       CHECK(info.dtype == tensor.dtype);
@@ -84,7 +85,7 @@ TEST(golden_files_are_read_and_written_again) {
       CHECK(info.param_id == tensor.param_id);
       CHECK_EQ(info.begin % 256, 0u);
     }
-    CHECK_EQ(hex(write(contents_of(table), golden.compat)), hex(file));
+    CHECK_EQ(hex(write(contents_of(table), golden.release)), hex(file));
   }
 }
 
@@ -105,7 +106,7 @@ TEST(golden_contents) {
 // Cut anywhere, a file is refused: also where what is left has the length of a file without alignment.
 TEST(truncation_is_found_at_every_byte) {
   for (const Golden& golden : golden_files()) {
-    const std::string file = write(golden.contents, golden.compat);
+    const std::string file = write(golden.contents, golden.release);
     for (std::size_t size = 0; size < file.size(); ++size) {
       // Memory of exactly this size, for sanitizers.
       const std::vector<char> cut(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(size));
@@ -118,7 +119,7 @@ TEST(truncation_is_found_at_every_byte) {
 
 TEST(trailing_bytes_are_accepted) {
   for (const Golden& golden : golden_files()) {
-    const std::string file = write(golden.contents, golden.compat) + std::string(300, 'x');
+    const std::string file = write(golden.contents, golden.release) + std::string(300, 'x');
     CHECK_EQ(read(file).size(), golden.contents.tensors().size());
   }
 }
@@ -204,7 +205,35 @@ TEST(packed_files_of_019_that_hold_zeros_say_so) {
   CHECK(CHECK_THROWS(Error, read(head(index) + zeros)).code() == ErrorCode::kCorrupt);
 }
 
-TEST(data_types_by_compat) {
+// 0.19 gives all parts of a tuple one name. The index keeps the last part, and the bytes of the others stay in the
+// file.
+TEST(packed_files_of_019_may_have_holes) {
+  const auto index = [](std::uint64_t begin, std::string_view version) {
+    std::string out;
+    CborWriter writer(out);
+    writer.begin_map(2);
+    writer.write_text("tensors");
+    writer.begin_map(1);
+    out += entry("w", "F32", {2}, begin, begin + 8);
+    writer.write_text("metadata");
+    writer.begin_map(1);
+    writer.write_text("version");
+    writer.write_text(version);
+    return out;
+  };
+  const std::string value = unhex("0000803f00000040");
+  for (const auto& [begin, version] : {std::pair(256, "0.19.1"), std::pair(24, "0.19.1"), std::pair(24, "mine")}) {
+    const std::string file = head(index(begin, version)) + std::string(begin, '\0') + value;
+    const TensorTable table = read(file);
+    CHECK_EQ(table.dialect(), "0.19");
+    CHECK_EQ(float_at(file, table.begin(0)), 1.0f);
+  }
+  // Only the end of an aligned file is missing here.
+  const std::string cut = head(index(256, "mine")) + std::string(256, '\0') + value;
+  CHECK(CHECK_THROWS(Error, read(cut)).code() == ErrorCode::kCorrupt);
+}
+
+TEST(data_types_by_release) {
   const auto tensor = [](DType dtype) {
     Writer writer;
     add(writer, "t", dtype, {8}, octets(std::vector<std::uint8_t>(bits_of(dtype))));
@@ -215,50 +244,148 @@ TEST(data_types_by_compat) {
     if (dtype == DType::kQFloat) continue;
     const Writer writer = tensor(dtype);
     if (!in_burnpack(dtype)) {
-      const Error refused = CHECK_THROWS(Error, burnpack::plan(writer, BurnCompat::k022));
+      const Error refused = CHECK_THROWS(Error, burnpack::plan(writer, BurnRelease::k022));
       CHECK(refused.code() == ErrorCode::kInvalidArgument);
       CHECK_EQ(refused.tensor(), "t");
       continue;
     }
-    CHECK(read(write(writer, BurnCompat::k021)).dtype(0) == dtype);
-    CHECK(write(writer, BurnCompat::k022) == write(writer, BurnCompat::k021));
+    CHECK(read(write(writer, BurnRelease::k021)).dtype(0) == dtype);
+    CHECK(write(writer, BurnRelease::k022) == write(writer, BurnRelease::k021));
     const bool boolean = dtype == DType::kBool || dtype == DType::kBoolU8 || dtype == DType::kBoolU32;
-    CHECK_EQ(read(write(writer, BurnCompat::k021)).dialect(), boolean ? "0.21" : "0.20");
+    CHECK_EQ(read(write(writer, BurnRelease::k021)).dialect(), boolean ? "0.21" : "0.20");
     if (dtype == DType::kBoolU32) {
-      CHECK(CHECK_THROWS(Error, burnpack::plan(writer, BurnCompat::k020)).code() == ErrorCode::kInvalidArgument);
+      CHECK(CHECK_THROWS(Error, burnpack::plan(writer, BurnRelease::k020)).code() == ErrorCode::kInvalidArgument);
     } else {
       const DType expected = boolean ? DType::kBool : dtype;
-      CHECK(read(write(writer, BurnCompat::k020)).dtype(0) == expected);
+      CHECK(read(write(writer, BurnRelease::k020)).dtype(0) == expected);
     }
   }
   CHECK(write(tensor(DType::kBoolU8)).find(unhex("65647479706564426f6f6c")) != std::string::npos);
-  CHECK(write(tensor(DType::kBoolU8), BurnCompat::k021).find(unhex("a164426f6f6c625538")) != std::string::npos);
-  CHECK(write(tensor(DType::kBoolU32), BurnCompat::k022).find(unhex("a164426f6f6c63553332")) != std::string::npos);
+  CHECK(write(tensor(DType::kBoolU8), BurnRelease::k021).find(unhex("a164426f6f6c625538")) != std::string::npos);
+  CHECK(write(tensor(DType::kBoolU32), BurnRelease::k022).find(unhex("a164426f6f6c63553332")) != std::string::npos);
 }
 
-TEST(quantized_tensors_by_compat) {
+TEST(quantized_tensors_by_release) {
   Writer writer;
   writer.add(quantized({}, {4, 8}, 36));
   CHECK(*read(write(writer))[0].quant == QuantScheme());
   CHECK_EQ(read(write(writer)).dialect(), "0.20");
-  CHECK(write(writer, BurnCompat::k021) == write(writer));
-  const TensorTable newest = read(write(writer, BurnCompat::k022));
+  CHECK(write(writer, BurnRelease::k021) == write(writer));
+  const TensorTable newest = read(write(writer, BurnRelease::k022));
   CHECK_EQ(newest.dialect(), "0.22");
-  CHECK(newest[0].quant->encoding == QuantEncoding::kBurn022);
-  CHECK(as_encoding(*newest[0].quant, QuantEncoding::kBurn020) == QuantScheme());
+  CHECK(newest[0].quant->release == BurnRelease::k022);
+  CHECK(as_release(*newest[0].quant, BurnRelease::k020) == QuantScheme());
 
   QuantScheme lookup = *newest[0].quant;
   lookup.mode = QuantMode::kLookup;
   Writer only_newest;
   only_newest.add(quantized(lookup, {4, 8}, 36));
-  CHECK_EQ(read(write(only_newest, BurnCompat::k022)).dialect(), "0.22");
-  const Error refused = CHECK_THROWS(Error, burnpack::plan(only_newest, BurnCompat::k021));
+  CHECK_EQ(read(write(only_newest, BurnRelease::k022)).dialect(), "0.22");
+  const Error refused = CHECK_THROWS(Error, burnpack::plan(only_newest, BurnRelease::k021));
   CHECK(refused.code() == ErrorCode::kInvalidArgument);
   CHECK_EQ(refused.tensor(), "q");
 
   Writer wrong_length;
   wrong_length.add(quantized({}, {4, 8}, 37));
-  CHECK(CHECK_THROWS(Error, burnpack::plan(wrong_length, BurnCompat::k020)).code() == ErrorCode::kInvalidArgument);
+  CHECK(CHECK_THROWS(Error, burnpack::plan(wrong_length, BurnRelease::k020)).code() == ErrorCode::kInvalidArgument);
+}
+
+// Burn 0.20 writes values of four bits to a store of whole values, whose length it cannot compute.
+TEST(a_scheme_without_a_length_leaves_the_other_tensors_readable) {
+  QuantScheme scheme;
+  scheme.value = QuantValue::kQ4S;
+  scheme.store = QuantStore::kNative;
+  std::string index;
+  CborWriter writer(index);
+  writer.begin_map(1);
+  writer.write_text("tensors");
+  writer.begin_map(2);
+  index += entry("a", "U8", {3}, 0, 3);
+  writer.write_text("q");
+  writer.begin_map(3);
+  writer.write_text("dtype");
+  writer.begin_map(1);
+  writer.write_text("QFloat");
+  burnpack::write_quant_scheme(writer, scheme);
+  writer.write_text("shape");
+  writer.begin_array(2);
+  writer.write_uint(4);
+  writer.write_uint(8);
+  writer.write_text("data_offsets");
+  writer.begin_array(2);
+  writer.write_uint(256);
+  writer.write_uint(260);
+  const TensorTable table = read(aligned(index, std::string(260, 'd')));
+  CHECK_EQ(table.nbytes(table.at("a")), 3u);
+  CHECK_EQ(table.nbytes(table.at("q")), 4u);
+  CHECK(*table[table.at("q")].quant == scheme);
+
+  Writer again;
+  again.add(quantized(scheme, {4, 8}, 4));
+  const Error refused = CHECK_THROWS(Error, burnpack::plan(again, BurnRelease::k020));
+  CHECK(refused.code() == ErrorCode::kUnsupported);
+  CHECK_EQ(refused.tensor(), "q");
+}
+
+TEST(quantized_tensors_are_not_written_for_releases_that_read_them_otherwise) {
+  const auto refusal = [](const QuantScheme& scheme, std::size_t bytes, BurnRelease release) {
+    Writer writer;
+    writer.add(quantized(scheme, {4, 32}, bytes));
+    const Error refused = CHECK_THROWS(Error, burnpack::plan(writer, release));
+    CHECK(refused.code() == ErrorCode::kInvalidArgument);
+    CHECK_EQ(refused.tensor(), "q");
+    return std::string(refused.what());
+  };
+  QuantScheme blocks;
+  blocks.store = QuantStore::kNative;
+  blocks.tensor_scale.reset();
+  blocks.block_scale = QuantParam::kF32;
+  blocks.block = {2, 16};
+  Writer writer;
+  writer.add(quantized(blocks, {4, 32}, 128 + 16));
+  CHECK_EQ(read(write(writer, BurnRelease::k021)).burn_release().has_value(), true);
+  CHECK(refusal(blocks, 128 + 16, BurnRelease::k022).find("Burn 0.20") != std::string::npos);
+
+  // Packed along the outer dimension, 0.20 counts eight values to a word of the whole tensor, 0.22 of each column.
+  QuantScheme packed;
+  packed.value = QuantValue::kQ4S;
+  packed.packed_dim = 1;
+  CHECK(refusal(packed, 64 + 4, BurnRelease::k022).find("takes 132") != std::string::npos);
+
+  QuantScheme codes = *as_release(QuantScheme(), BurnRelease::k023);
+  codes.value = QuantValue::kE4M3;
+  codes.store = QuantStore::kNative;
+  CHECK(refusal(codes, 128 + 4, BurnRelease::k022).find("E4M3") != std::string::npos);
+}
+
+TEST(the_release_of_a_file) {
+  const auto release = [](DType dtype, BurnRelease written_for, std::string_view producer, std::string_view version) {
+    Writer writer;
+    if (dtype == DType::kQFloat) {
+      writer.add(quantized({}, {4, 8}, 36));
+    } else {
+      add(writer, "t", dtype, {4}, octets(std::vector<std::uint8_t>(bits_of(dtype) / 2)));
+    }
+    if (!producer.empty()) writer.set_metadata("producer", producer);
+    if (!version.empty()) writer.set_metadata(producer == "weightstore" ? "burn" : "version", version);
+    const TensorTable table = read(write(writer, written_for));
+    if (dtype == DType::kQFloat)
+      CHECK(table[0].quant->release == *table.burn_release() || written_for < BurnRelease::k022);
+    return table.burn_release();
+  };
+  using enum BurnRelease;
+  CHECK(release(DType::kF32, k022, "", "") == std::nullopt);
+  CHECK(release(DType::kF32, k022, "burn", "0.21.0") == k021);
+  CHECK(release(DType::kF32, k022, "burn", "mine") == std::nullopt);
+  CHECK(release(DType::kF32, k022, "me", "0.21.0") == std::nullopt);
+  CHECK(release(DType::kBool, k020, "", "") == k020);
+  CHECK(release(DType::kBool, k020, "burn", "0.22.1") == k020);
+  CHECK(release(DType::kBool, k022, "", "") == k021);
+  CHECK(release(DType::kBool, k022, "burn", "0.23.0-pre.1") == k023);
+  CHECK(release(DType::kQFloat, k021, "burn", "0.21.0") == k021);
+  CHECK(release(DType::kQFloat, k023, "", "") == k022);
+  CHECK(release(DType::kQFloat, k023, "burn", "0.23.0-pre.1") == k023);
+  CHECK(release(DType::kQFloat, k023, "weightstore", "0.23") == k023);
 }
 
 TEST(empty_metadata_is_left_out) {
@@ -269,7 +396,7 @@ TEST(empty_metadata_is_left_out) {
 
 TEST(contents_that_are_refused) {
   const auto refusal = [](const Writer& writer) {
-    const Error refused = CHECK_THROWS(Error, burnpack::plan(writer, BurnCompat::k020));
+    const Error refused = CHECK_THROWS(Error, burnpack::plan(writer, BurnRelease::k020));
     CHECK(refused.format() == Format::kBurnpack);
     return refused;
   };
@@ -296,18 +423,20 @@ TEST(contents_that_are_refused) {
 
 TEST(what_burn_could_not_read_back_is_refused) {
   const auto refusal = [](const Writer& writer) {
-    return CHECK_THROWS(Error, burnpack::plan(writer, BurnCompat::k020)).code();
+    return CHECK_THROWS(Error, burnpack::plan(writer, BurnRelease::k020)).code();
   };
   constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
   Writer large;
   add(large, "a", DType::kU8, {10 * kGiB}, deferred_bytes(10 * kGiB, {}));
-  burnpack::plan(large, BurnCompat::k020);
+  burnpack::plan(large, BurnRelease::k020);
   for (const char* name : {"b", "c", "d", "e", "f", "g", "h", "i"}) {
     add(large, name, DType::kU8, {10 * kGiB}, deferred_bytes(10 * kGiB, {}));
   }
-  burnpack::plan(large, BurnCompat::k020);
+  burnpack::plan(large, BurnRelease::k020);
   add(large, "j", DType::kU8, {10 * kGiB}, deferred_bytes(10 * kGiB, {}));
   CHECK(refusal(large) == ErrorCode::kLimit);
+  CHECK(CHECK_THROWS(Error, burnpack::plan(large, BurnRelease::k022)).code() == ErrorCode::kLimit);
+  burnpack::plan(large, BurnRelease::k023);
   Writer larger;
   add(larger, "a", DType::kU8, {10 * kGiB + 1}, deferred_bytes(10 * kGiB + 1, {}));
   CHECK(refusal(larger) == ErrorCode::kLimit);
@@ -315,7 +444,7 @@ TEST(what_burn_could_not_read_back_is_refused) {
   Writer many;
   const auto nothing = octets({});
   for (int i = 0; i < 100'000; ++i) add(many, std::to_string(i), DType::kU8, {0}, nothing);
-  burnpack::plan(many, BurnCompat::k020);
+  burnpack::plan(many, BurnRelease::k020);
   add(many, "one more", DType::kU8, {0}, nothing);
   CHECK(refusal(many) == ErrorCode::kLimit);
 

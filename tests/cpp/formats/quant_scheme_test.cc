@@ -57,7 +57,7 @@ QuantScheme block_scheme(QuantValue value, QuantStore store, std::vector<std::ui
   return scheme;
 }
 
-QuantScheme in_022(QuantScheme scheme) { return *as_encoding(scheme, QuantEncoding::kBurn022); }
+QuantScheme in_022(QuantScheme scheme) { return *as_release(scheme, BurnRelease::k022); }
 
 }  // namespace
 
@@ -79,12 +79,7 @@ TEST(blocks_of_020) {
 }
 
 TEST(store_of_019) {
-  const QuantScheme scheme = read("a5" + kValueQ8F + kParamF32 + kStoreU32 + kLevelTensor + kSymmetric);
-  QuantScheme expected;
-  expected.encoding = QuantEncoding::kBurn019;
-  CHECK(scheme == expected);
-  CHECK(as_encoding(scheme, QuantEncoding::kBurn020) == QuantScheme());
-  CHECK_EQ(write(scheme), "a5" + kValueQ8F + kParamF32 + kStoreU32 + kLevelTensor + kSymmetric);
+  CHECK(read("a5" + kValueQ8F + kParamF32 + kStoreU32 + kLevelTensor + kSymmetric) == QuantScheme());
 }
 
 TEST(default_of_022) {
@@ -94,7 +89,7 @@ TEST(default_of_022) {
       "a16651466c6f6174a56576616c7565635138466573746f7265a1695061636b656455333200646d6f64656953796d6d6574726963667465"
       "6e736f72f665626c6f636bf6");
   QuantScheme expected;
-  expected.encoding = QuantEncoding::kBurn022;
+  expected.release = BurnRelease::k022;
   expected.tensor_scale.reset();
   CHECK(read(golden) == expected);
   CHECK(in_022(QuantScheme()) == expected);
@@ -104,13 +99,13 @@ TEST(default_of_022) {
 TEST(two_levels_of_022) {
   const std::string golden = "a5" + kValueQ8S + kStoreNative + kLookup + kTensorF32 + kBlock32UE4M3;
   const QuantScheme scheme = read(golden);
-  CHECK(scheme.encoding == QuantEncoding::kBurn022);
+  CHECK(scheme.release == BurnRelease::k022);
   CHECK(scheme.mode == QuantMode::kLookup);
   CHECK(scheme.tensor_scale == QuantParam::kF32);
   CHECK(scheme.block_scale == QuantParam::kUE4M3);
   CHECK(scheme.block == std::vector<std::uint8_t>{32});
   CHECK_EQ(write(scheme), golden);
-  CHECK(!as_encoding(scheme, QuantEncoding::kBurn020));
+  CHECK(!as_release(scheme, BurnRelease::k020));
   CHECK_EQ(to_string(scheme), "Q8S UE4M3 Native Block[32] under F32 Tensor Lookup");
 }
 
@@ -157,28 +152,58 @@ TEST(between_revisions) {
   QuantScheme half;
   half.tensor_scale = QuantParam::kF16;
   CHECK(in_022(half).tensor_scale == QuantParam::kF16);
-  CHECK(as_encoding(in_022(half), QuantEncoding::kBurn020) == half);
+  CHECK(as_release(in_022(half), BurnRelease::k020) == half);
 
   const QuantScheme block = block_scheme(QuantValue::kQ4S, QuantStore::kPackedU32, {1, 1, 4, 32});
   CHECK((in_022(block).block == std::vector<std::uint8_t>{4, 32}));
 
   QuantScheme packed;
-  packed.packed_dim = 1;
-  CHECK(!as_encoding(packed, QuantEncoding::kBurn019));
-  packed.packed_dim = 0;
   packed.store = QuantStore::kPackedNative;
-  CHECK(!as_encoding(packed, QuantEncoding::kBurn019));
-  CHECK(as_encoding(packed, QuantEncoding::kBurn022).has_value());
+  CHECK(as_release(packed, BurnRelease::k022).has_value());
 
   QuantScheme contradictory = block;
   contradictory.block.clear();
-  CHECK(!as_encoding(contradictory, QuantEncoding::kBurn022));
+  CHECK(!as_release(contradictory, BurnRelease::k022));
   contradictory = block;
   contradictory.block[0] = 0;
-  CHECK(!as_encoding(contradictory, QuantEncoding::kBurn020));
+  CHECK(!as_release(contradictory, BurnRelease::k020));
   contradictory = block;
   contradictory.tensor_scale = QuantParam::kF32;
-  CHECK(!as_encoding(contradictory, QuantEncoding::kBurn020));
+  CHECK(!as_release(contradictory, BurnRelease::k020));
+}
+
+// 0.20 and 0.21 take a block as a run of elements, 0.22 and 0.23 as a rectangle.
+TEST(releases_that_read_other_numbers_from_blocks) {
+  const auto same = [](std::vector<std::uint8_t> block, std::vector<std::uint64_t> shape) {
+    const QuantScheme scheme = block_scheme(QuantValue::kQ8S, QuantStore::kNative, std::move(block));
+    CHECK(has_same_values(scheme, shape, BurnRelease::k021));
+    const bool alike = has_same_values(scheme, shape, BurnRelease::k022);
+    CHECK_EQ(has_same_values(in_022(scheme), shape, BurnRelease::k020), alike);
+    CHECK(has_same_values(in_022(scheme), shape, BurnRelease::k023));
+    return alike;
+  };
+  CHECK(same({32}, {4, 32}));
+  CHECK(same({16}, {4, 32}));
+  CHECK(same({2, 32}, {4, 32}));
+  CHECK(same({2, 4, 32}, {6, 4, 32}));
+  CHECK(same({1, 16}, {4, 32}));
+  CHECK(!same({2, 16}, {4, 32}));
+  CHECK(!same({3, 32}, {4, 32}));  // the last block is not whole
+  CHECK(!same({16}, {4, 24}));
+  CHECK(!same({2, 1, 32}, {6, 4, 32}));
+}
+
+// 0.22 takes native E4M3, E5M2 and E2M1 as integers.
+TEST(releases_that_read_other_numbers_from_codes) {
+  for (const QuantValue value : {QuantValue::kE4M3, QuantValue::kE5M2, QuantValue::kE2M1, QuantValue::kQ4S}) {
+    QuantScheme scheme = in_022(QuantScheme());
+    scheme.value = value;
+    CHECK(has_same_values(scheme, {4, 32}, BurnRelease::k023));
+    scheme.store = QuantStore::kNative;
+    CHECK_EQ(has_same_values(scheme, {4, 32}, BurnRelease::k023), value == QuantValue::kQ4S);
+    CHECK(has_same_values(scheme, {4, 32}, BurnRelease::k022));
+    CHECK_EQ(has_same_values(scheme, {4, 32}, BurnRelease::k020), value == QuantValue::kQ4S);
+  }
 }
 
 TEST(payload_lengths_of_020) {

@@ -23,7 +23,7 @@ namespace {
 // Every type of Burnpack has a name of its own since 0.21.
 WriteOptions newest() {
   WriteOptions options;
-  options.burn_compat = BurnCompat::k022;
+  options.burn = BurnRelease::k022;
   return options;
 }
 

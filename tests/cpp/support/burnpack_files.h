@@ -19,8 +19,8 @@ namespace burnpack_files {
 using namespace weightstore;
 
 // The file a Writer makes, put together from its plan.
-inline std::string write(const Writer& contents, BurnCompat compat = BurnCompat::k020) {
-  const Layout layout = burnpack::plan(contents, compat);
+inline std::string write(const Writer& contents, BurnRelease release = BurnRelease::k020) {
+  const Layout layout = burnpack::plan(contents, release);
   std::string file = layout.header;
   file.resize(static_cast<std::size_t>(layout.file_size), '\0');
   for (const Layout::Placement& placement : layout.placements) {

@@ -11,7 +11,7 @@ namespace burnpack_files {
 struct Golden {
   const char* id;
   Writer contents;
-  BurnCompat compat;
+  BurnRelease release;
   const char* metadata;
   std::size_t file_size;
   const char* sha256;
@@ -26,7 +26,7 @@ inline std::vector<float> count_from(float first, std::size_t count) {
 inline std::vector<Golden> golden_files() {
   std::vector<Golden> files;
   const auto next = [&](const char* id, const char* metadata, std::size_t size, const char* sha256) -> Writer& {
-    files.push_back({id, {}, BurnCompat::k020, metadata, size, sha256});
+    files.push_back({id, {}, BurnRelease::k020, metadata, size, sha256});
     return files.back().contents;
   };
   next("nothing", "a16774656e736f7273a0", 256, "d51cafc1a9901c1d26d289a9e29457bb4bb041f704ee783577e890d516927813");
@@ -107,7 +107,7 @@ inline std::vector<Golden> golden_files() {
              "657473820003",
              259, "88615f4394efea905a7f1c122e2843716da75f256db0aa68ceb8e2bf3ad8a65f");
     add(w, "m", DType::kBool, {3}, octets({1, 0, 1}));
-    files.back().compat = BurnCompat::k021;
+    files.back().release = BurnRelease::k021;
   }
   {
     Writer& w =

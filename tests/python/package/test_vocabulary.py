@@ -58,7 +58,11 @@ def test_no_option_has_another_name():
     }
     seen = set()
     for where, function in public():
-        parameters = inspect.signature(function).parameters
+        try:
+            parameters = inspect.signature(function).parameters
+        except ValueError:  # of the core, which has none: QuantScheme
+            assert where.startswith("QuantScheme"), where
+            continue
         seen |= parameters.keys()
         # Two methods of burn-store and DLPack's protocol have names of their own.
         if not where.endswith(("map_indices_contiguous", "__dlpack__")):

@@ -251,14 +251,6 @@ def test_booleans_for_a_release_of_burn(write_raw):
     assert copy.get_snapshot("b").dtype == "BoolU32"
     with pytest.raises(errors.BurnpackError, match=r"0\.20|BoolU32"):
         copy.for_burn("0.20").collect_from(BurnpackStore.from_bytes(source).get_all_snapshots())
-    plain = {"b": np.array([True])}
-    old, new = BurnpackStore.from_bytes(None), BurnpackStore.from_bytes(None).for_burn("0.21")
-    old.collect_from(plain)
-    new.collect_from(plain)
-    assert b"dtypedBool" in old.get_bytes()
-    assert b"dtype\xa1dBoolfNative" in new.get_bytes()
-    with pytest.raises(errors.InvalidArgument, match=r"'0\.22'"):
-        new.for_burn("1.0")
 
 
 def test_a_wrong_size_of_shards_raises_at_once(tmp_path):

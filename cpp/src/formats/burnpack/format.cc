@@ -14,9 +14,7 @@ OpenedFile open(std::shared_ptr<const ByteSource> source, const ReadOptions& opt
   return {.table = read_table(std::move(source), options.limits)};
 }
 
-Layout plan_contents(const FileContents& contents, const PlanOptions& options) {
-  return plan(contents, options.burn_compat);
-}
+Layout plan_contents(const FileContents& contents, const PlanOptions& options) { return plan(contents, options.burn); }
 
 std::optional<DType> stored_as(DType dtype) { return in_burnpack(dtype) ? std::optional(dtype) : std::nullopt; }
 

@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 #include "codec/cbor.h"
+#include "formats/burnpack/constants.h"
 #include "formats/burnpack/field_names.h"
 #include "formats/burnpack/quant_cbor.h"
 #include "weightstore/error.h"
@@ -59,8 +60,9 @@ DType find_type(const NamedType (&types)[N], std::string_view name, std::uint64_
 
 class Parser {
  public:
-  Parser(const HeaderText& cbor, std::uint64_t first_offset, std::uint64_t data_begin, const Limits& limits)
-      : cursor_(cbor.as_bytes(), first_offset), data_begin_(data_begin), limits_(limits) {
+  Parser(const HeaderText& cbor, std::uint64_t first_offset, std::uint64_t data_begin, const Limits& limits,
+         BurnRelease newest)
+      : cursor_(cbor.as_bytes(), first_offset), data_begin_(data_begin), limits_(limits), newest_(newest) {
     out_.table.keep_text(cbor.bytes, cbor.size);
   }
 
@@ -80,6 +82,7 @@ class Parser {
   CborCursor cursor_;
   const std::uint64_t data_begin_;
   const Limits& limits_;
+  const BurnRelease newest_;
   Metadata out_;
   std::vector<std::uint64_t> shape_;           // of the tensor at hand
   std::shared_ptr<const QuantScheme> scheme_;  // the last one: most tensors are quantized alike
@@ -163,6 +166,7 @@ void Parser::parse_tensor(std::string_view name) {
   const std::uint64_t length = tensor.end - tensor.begin;
   check_length(tensor.dtype, length, start);
   out_.data_length = std::max(out_.data_length, tensor.end);
+  if (tensor.begin % kAlignment != 0) out_.misaligned = true;
   out_.tensor_bytes = checked_add(out_.tensor_bytes, length).value_or(std::numeric_limits<std::uint64_t>::max());
   const auto end = checked_add(data_begin_, tensor.end);
   if (!end) throw corrupt("data_offsets beyond the largest file there can be", start);
@@ -175,10 +179,16 @@ void Parser::parse_tensor(std::string_view name) {
 
 DType Parser::parse_dtype() {
   for (const NamedType& type : kPlainTypes) {
-    if (cursor_.try_name(type.name)) return type.dtype;
+    if (!cursor_.try_name(type.name)) continue;
+    if (type.dtype == DType::kBool) out_.has_plain_bool = true;
+    return type.dtype;
   }
   const std::uint64_t start = cursor_.offset();
-  if (cursor_.peek() != CborKind::kMap) return find_type(kPlainTypes, cursor_.read_name(), start);
+  if (cursor_.peek() != CborKind::kMap) {
+    const DType dtype = find_type(kPlainTypes, cursor_.read_name(), start);
+    if (dtype == DType::kBool) out_.has_plain_bool = true;
+    return dtype;
+  }
   cursor_.enter_map();
   if (!cursor_.next()) throw corrupt("a data type that is an empty map", start);
   const std::string_view name = cursor_.read_name();
@@ -187,8 +197,8 @@ DType Parser::parse_dtype() {
     dtype = find_type(kBoolStores, cursor_.read_name(), start);
     out_.has_bool_map = true;
   } else if (name == "QFloat") {
-    QuantScheme scheme = read_quant_scheme(cursor_);
-    if (scheme.encoding == QuantEncoding::kBurn022) out_.has_new_scheme = true;
+    QuantScheme scheme = read_quant_scheme(cursor_, newest_);
+    (traits_of(scheme.release).has_two_level_scales ? out_.has_new_scheme : out_.has_old_scheme) = true;
     if (!scheme_ || *scheme_ != scheme) scheme_ = std::make_shared<const QuantScheme>(std::move(scheme));
   } else {
     find_type(kPlainTypes, "{" + std::string(name.substr(0, 64)) + ": ...}", start);
@@ -235,8 +245,8 @@ void Parser::parse_data_offsets(std::uint64_t& begin, std::uint64_t& end) {
 
 void Parser::check_length(DType dtype, std::uint64_t length, std::uint64_t offset) const {
   if (dtype == DType::kQFloat) {
-    if (payload_fits(*scheme_, shape_, length)) return;
-    // Asked again for its reason, or for the number to say.
+    // A scheme without a defined length does not make the other tensors of the file unreadable.
+    if (payload_fits(*scheme_, shape_, length) || !payload_is_defined(*scheme_, shape_)) return;
     throw corrupt("data_offsets span " + std::to_string(length) + " bytes, but the shape quantized as " +
                       to_string(*scheme_) + " takes " + std::to_string(payload_bytes(*scheme_, shape_)),
                   offset);
@@ -328,8 +338,8 @@ Scalar Parser::parse_scalar() {
 }  // namespace
 
 Metadata parse_metadata(const HeaderText& cbor, std::uint64_t first_offset, std::uint64_t data_begin,
-                        const Limits& limits) {
-  return Parser(cbor, first_offset, data_begin, limits).parse();
+                        const Limits& limits, BurnRelease newest) {
+  return Parser(cbor, first_offset, data_begin, limits, newest).parse();
 }
 
 }  // namespace weightstore::burnpack

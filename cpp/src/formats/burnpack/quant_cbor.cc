@@ -21,7 +21,7 @@ constexpr std::string_view kBlockSizeFields[] = {"storage", "len"};
 enum BlockScaleField { kSize, kScaleType };
 constexpr std::string_view kBlockScaleFields[] = {"size", "dtype"};
 
-// What 0.19 called PackedU32 along the last dimension.
+// What 0.19 calls PackedU32 along the last dimension. Its CPU backend cannot save such a tensor.
 constexpr std::string_view kOldStore = "U32";
 
 [[noreturn]] void fail_unknown(const char* what, std::string_view name, std::uint64_t offset) {
@@ -59,12 +59,12 @@ void leave_variant(CborCursor& cursor) {
   if (cursor.next()) throw Error(ErrorCode::kCorrupt, "a map of one entry expected, found more").at_offset(here);
 }
 
-void read_store(CborCursor& cursor, QuantScheme& scheme) {
+// Returns whether the store is spelled as only 0.19 spells it.
+bool read_store(CborCursor& cursor, QuantScheme& scheme) {
   const std::uint64_t start = cursor.offset();
   if (cursor.peek() == CborKind::kText) {
     const std::string_view name = cursor.read_name();
     if (name == kOldStore) {
-      scheme.encoding = QuantEncoding::kBurn019;
       scheme.store = QuantStore::kPackedU32;
     } else if (name == kQuantStores[0]) {
       scheme.store = QuantStore::kNative;
@@ -72,7 +72,7 @@ void read_store(CborCursor& cursor, QuantScheme& scheme) {
       fail_unknown("store", name, start);
     }
     scheme.packed_dim = 0;
-    return;
+    return name == kOldStore;
   }
   const std::string_view name = enter_variant(cursor);
   if (name == kQuantStores[1]) {
@@ -84,6 +84,7 @@ void read_store(CborCursor& cursor, QuantScheme& scheme) {
   }
   scheme.packed_dim = cursor.read_uint();
   leave_variant(cursor);
+  return false;
 }
 
 // Five numbers, of which the first `len` count. None at all means blocks of one element.
@@ -166,9 +167,8 @@ void read_block_scale(CborCursor& cursor, QuantScheme& scheme) {
 
 void write_block_size(CborWriter& writer, const QuantScheme& scheme) {
   // 0.22 leaves out leading ones, all of them; before, there is always a number.
-  const auto first = scheme.encoding == QuantEncoding::kBurn022 && scheme.block == std::vector<std::uint8_t>{1}
-                         ? scheme.block.end()
-                         : scheme.block.begin();
+  const bool is_new = traits_of(scheme.release).has_two_level_scales;
+  const auto first = is_new && scheme.block == std::vector<std::uint8_t>{1} ? scheme.block.end() : scheme.block.begin();
   const auto length = static_cast<std::size_t>(scheme.block.end() - first);
   writer.begin_map(2);
   writer.write_text(kBlockSizeFields[kStorage]);
@@ -191,8 +191,6 @@ void write_store(CborWriter& writer, const QuantScheme& scheme) {
   const std::string_view name = kQuantStores[static_cast<std::size_t>(scheme.store)];
   if (scheme.store == QuantStore::kNative) {
     writer.write_text(name);
-  } else if (scheme.encoding == QuantEncoding::kBurn019) {
-    writer.write_text(kOldStore);
   } else {
     writer.begin_map(1);
     writer.write_text(name);
@@ -202,11 +200,12 @@ void write_store(CborWriter& writer, const QuantScheme& scheme) {
 
 }  // namespace
 
-QuantScheme read_quant_scheme(CborCursor& cursor) {
+QuantScheme read_quant_scheme(CborCursor& cursor, BurnRelease newest) {
   const std::uint64_t start = cursor.offset();
   QuantScheme scheme;
   scheme.tensor_scale.reset();
   QuantParam param = QuantParam::kF32;
+  bool old_store = false;
   FieldNames names(kFields);
   cursor.enter_map();
   while (cursor.next()) {
@@ -218,7 +217,7 @@ QuantScheme read_quant_scheme(CborCursor& cursor) {
         param = read_enum<QuantParam>(cursor, kQuantParams, "scale type");
         break;
       case kStore:
-        read_store(cursor, scheme);
+        old_store = read_store(cursor, scheme);
         break;
       case kLevel:
         read_level(cursor, scheme);
@@ -242,12 +241,11 @@ QuantScheme read_quant_scheme(CborCursor& cursor) {
   names.check_unknown(cursor);
   const bool old_fields = names.has(kParam) || names.has(kLevel);
   const bool new_fields = names.has(kTensor) || names.has(kBlock);
-  const bool old_store = scheme.encoding == QuantEncoding::kBurn019;
   if ((old_fields && new_fields) || (old_store && !old_fields)) {
     throw Error(ErrorCode::kCorrupt, "quantization scheme with fields of different Burn releases").at_offset(start);
   }
   if (!old_fields) {
-    scheme.encoding = QuantEncoding::kBurn022;
+    scheme.release = newest;
     return scheme;
   }
   names.require(kParam, cursor);
@@ -260,7 +258,7 @@ QuantScheme read_quant_scheme(CborCursor& cursor) {
 void write_quant_scheme(CborWriter& writer, const QuantScheme& scheme) {
   writer.begin_map(5);
   write_enum(writer, kValue, kQuantValues, scheme.value);
-  if (scheme.encoding == QuantEncoding::kBurn022) {
+  if (traits_of(scheme.release).has_two_level_scales) {
     write_store(writer, scheme);
     write_enum(writer, kMode, kQuantModes, scheme.mode);
     if (scheme.tensor_scale) {

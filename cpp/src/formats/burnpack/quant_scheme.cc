@@ -6,10 +6,16 @@
 
 #include "base/checked.h"
 #include "formats/burnpack/quant_cbor.h"
+#include "kernels/quant_codes.h"
 #include "weightstore/error.h"
 
 namespace weightstore {
 namespace {
+
+using kernels::blocks_are_runs;
+using kernels::is_float;
+using kernels::scale_bytes;
+using kernels::value_bits;
 
 // Overflow of any sum or product below is the same error.
 std::uint64_t known(std::optional<std::uint64_t> n) {
@@ -30,24 +36,6 @@ std::uint64_t product(std::span<const std::uint64_t> factors) {
   return n;
 }
 
-std::uint64_t value_bits(QuantValue value) {
-  switch (value) {
-    case QuantValue::kQ8F:
-    case QuantValue::kQ8S:
-    case QuantValue::kE5M2:
-    case QuantValue::kE4M3:
-      return 8;
-    case QuantValue::kQ4F:
-    case QuantValue::kQ4S:
-    case QuantValue::kE2M1:
-      return 4;
-    case QuantValue::kQ2F:
-    case QuantValue::kQ2S:
-      return 2;
-  }
-  return 8;
-}
-
 // The unit that values are packed into. E2M1 is the one type that hardware packs, two to a byte.
 std::uint64_t stored_bits(const QuantScheme& scheme) {
   const std::uint64_t bits = value_bits(scheme.value);
@@ -62,34 +50,17 @@ std::uint64_t stored_bits(const QuantScheme& scheme) {
   return bits;
 }
 
-std::uint64_t scale_bytes(QuantParam param) {
-  switch (param) {
-    case QuantParam::kF32:
-      return 4;
-    case QuantParam::kF16:
-    case QuantParam::kBF16:
-      return 2;
-    case QuantParam::kUE8M0:
-    case QuantParam::kUE4M3:
-      return 1;
-  }
-  return 4;
-}
-
 bool well_formed(const QuantScheme& scheme) {
   if (scheme.store == QuantStore::kNative && scheme.packed_dim != 0) return false;
   if (scheme.block_scale.has_value() == scheme.block.empty()) return false;
   if (scheme.block.size() > burnpack::kMaxBlockDims || std::count(scheme.block.begin(), scheme.block.end(), 0) != 0) {
     return false;
   }
-  if (scheme.encoding == QuantEncoding::kBurn022) return true;
-  if (scheme.tensor_scale.has_value() == scheme.block_scale.has_value()) return false;
-  if (scheme.mode != QuantMode::kSymmetric) return false;
-  if (scheme.encoding == QuantEncoding::kBurn020) return true;
-  return scheme.store == QuantStore::kNative || (scheme.store == QuantStore::kPackedU32 && scheme.packed_dim == 0);
+  if (traits_of(scheme.release).has_two_level_scales) return true;
+  return scheme.tensor_scale.has_value() != scheme.block_scale.has_value() && scheme.mode == QuantMode::kSymmetric;
 }
 
-// Both revisions count scales alike: one a block, rounded up in every dimension, and those of the whole tensor.
+// All releases count scales alike: one a block, rounded up in every dimension, and those of the whole tensor.
 std::uint64_t scales_length(const QuantScheme& scheme, std::span<const std::uint64_t> shape) {
   if (!scheme.block_scale) return scale_bytes(scheme.tensor_scale.value_or(QuantParam::kF32));
   std::span<const std::uint8_t> block(scheme.block);
@@ -127,21 +98,22 @@ std::uint64_t values_length_022(const QuantScheme& scheme, std::span<const std::
   return known(checked_mul(product(units), ceil_div(bits, 8)));
 }
 
-std::uint64_t length_as(QuantEncoding encoding, const QuantScheme& scheme, std::span<const std::uint64_t> shape) {
+// As releases with or without two levels of scales count it.
+std::uint64_t length_as(bool is_new, const QuantScheme& scheme, std::span<const std::uint64_t> shape) {
   if (!well_formed(scheme)) fail_undefined(scheme, "its fields contradict each other");
-  const std::uint64_t values =
-      encoding == QuantEncoding::kBurn022 ? values_length_022(scheme, shape) : values_length_020(scheme, shape);
+  const std::uint64_t values = is_new ? values_length_022(scheme, shape) : values_length_020(scheme, shape);
   return known(checked_add(values, scales_length(scheme, shape)));
 }
 
 }  // namespace
 
-std::optional<QuantScheme> as_encoding(const QuantScheme& scheme, QuantEncoding encoding) {
+std::optional<QuantScheme> as_release(const QuantScheme& scheme, BurnRelease release) {
   if (!well_formed(scheme)) return std::nullopt;
-  if (scheme.encoding == encoding) return scheme;
   QuantScheme converted = scheme;
-  converted.encoding = encoding;
-  if (encoding == QuantEncoding::kBurn022) {
+  converted.release = release;
+  const bool is_new = traits_of(release).has_two_level_scales;
+  if (traits_of(scheme.release).has_two_level_scales == is_new) return converted;
+  if (is_new) {
     // Its own spelling: one F32 scale is what no scale means, and blocks do not begin with ones.
     if (!converted.block_scale && converted.tensor_scale == QuantParam::kF32) converted.tensor_scale.reset();
     while (converted.block.size() > 1 && converted.block.front() == 1) converted.block.erase(converted.block.begin());
@@ -152,8 +124,18 @@ std::optional<QuantScheme> as_encoding(const QuantScheme& scheme, QuantEncoding 
   return converted;
 }
 
+bool has_same_values(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, BurnRelease release) {
+  const BurnTraits& here = traits_of(scheme.release);
+  const BurnTraits& there = traits_of(release);
+  if (is_float(scheme.value) && scheme.store == QuantStore::kNative &&
+      here.native_codes_are_floats != there.native_codes_are_floats) {
+    return false;
+  }
+  return here.blocks_are_rectangles == there.blocks_are_rectangles || blocks_are_runs(scheme.block, shape);
+}
+
 std::uint64_t payload_bytes(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape) {
-  return length_as(scheme.encoding, scheme, shape);
+  return length_as(traits_of(scheme.release).has_two_level_scales, scheme, shape);
 }
 
 std::string to_string(const QuantScheme& scheme) {
@@ -182,16 +164,23 @@ std::string to_string(const QuantScheme& scheme) {
 }
 
 bool burnpack::payload_fits(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, std::uint64_t length) {
-  const bool new_first = scheme.encoding == QuantEncoding::kBurn022;
-  const QuantEncoding other = new_first ? QuantEncoding::kBurn020 : QuantEncoding::kBurn022;
-  for (const QuantEncoding encoding : {scheme.encoding, other}) {
+  for (const bool is_new : {true, false}) {
     try {
-      if (length_as(encoding, scheme, shape) == length) return true;
+      if (length_as(is_new, scheme, shape) == length) return true;
     } catch (const Error&) {
       // Not defined there: the other one may have it.
     }
   }
   return false;
+}
+
+bool burnpack::payload_is_defined(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape) {
+  try {
+    payload_bytes(scheme, shape);
+  } catch (const Error& error) {
+    return error.code() != ErrorCode::kUnsupported;
+  }
+  return true;
 }
 
 }  // namespace weightstore

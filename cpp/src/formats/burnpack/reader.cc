@@ -63,14 +63,17 @@ bool all_zero(const ByteSource& source, std::uint64_t begin, std::uint64_t end) 
   return std::all_of(range.begin(), range.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Whether a file whose length says 0.19 is not an aligned file that lost its end. Two things tell them apart: 0.19 left
-// no gaps, and where an aligned file has zeros up to its data section 0.19 has tensors, if it does not say its name.
+// Whether a file whose length says 0.19 is not an aligned file that lost its end. Any of three things tells them apart:
+// the file says its release; a tensor does not begin on a multiple of 256, which no later release writes; or tensors
+// without gaps begin where an aligned file has zeros up to its data section.
+//
+// Files of 0.19 can have gaps: 0.19 gives all parts of a tuple one name, and the index keeps only the last of them.
 bool is_packed(const ByteSource& source, const Metadata& metadata, std::uint64_t metadata_end,
                std::uint64_t data_begin) {
   if (metadata_end + metadata.data_length != source.size()) return false;
-  if (metadata.tensor_bytes != metadata.data_length) return false;
   const auto version = metadata.table.metadata().find("version");
-  if (version && version->starts_with("0.19.")) return true;
+  if ((version && version->starts_with("0.19.")) || metadata.misaligned) return true;
+  if (metadata.tensor_bytes != metadata.data_length) return false;
   return !all_zero(source, metadata_end, std::min(data_begin, source.size()));
 }
 
@@ -101,9 +104,32 @@ void check_disjoint(const TensorTable& table) {
   }
 }
 
-const char* dialect_of(const Metadata& metadata) {
-  if (metadata.has_new_scheme) return "0.22";
-  return metadata.has_bool_map ? "0.21" : "0.20";
+// The oldest release that spells everything in the file as the file does.
+BurnRelease oldest_reader(const Metadata& metadata) {
+  if (metadata.has_new_scheme) return BurnRelease::k022;
+  return metadata.has_bool_map ? BurnRelease::k021 : BurnRelease::k020;
+}
+
+// The release that the metadata name: Burn's stores write their version, ours the release they write for.
+std::optional<BurnRelease> named_release(const TextMap& metadata) {
+  const auto producer = metadata.find("producer");
+  if (!producer) return std::nullopt;
+  const auto version = metadata.find(*producer == "burn" ? "version" : "burn");
+  if (!version || (*producer != "burn" && *producer != "weightstore")) return std::nullopt;
+  return burn_release_from_name(*version);
+}
+
+// The release that the file was written for, if its metadata or its contents tell. What is named counts only if that
+// release spells the contents as the file does.
+std::optional<BurnRelease> release_of(const Metadata& metadata) {
+  const BurnRelease oldest = oldest_reader(metadata);
+  const BurnRelease newest = metadata.has_plain_bool   ? BurnRelease::k020
+                             : metadata.has_old_scheme ? BurnRelease::k021
+                                                       : BurnRelease::k023;
+  const auto named = named_release(metadata.table.metadata());
+  if (named && *named >= oldest && *named <= newest) return named;
+  if (oldest == BurnRelease::k020 && newest == BurnRelease::k023) return std::nullopt;
+  return oldest;
 }
 
 TensorTable read(std::shared_ptr<const ByteSource> source, const Limits& limits) {
@@ -112,16 +138,21 @@ TensorTable read(std::shared_ptr<const ByteSource> source, const Limits& limits)
       read_header_text(*source, kHeaderBytes, static_cast<std::size_t>(metadata_end - kHeaderBytes));
   const std::uint64_t data_begin = *checked_round_up(metadata_end, kAlignment);
   Metadata metadata = parse_metadata(cbor, kHeaderBytes, data_begin, limits);
-  const char* dialect = dialect_of(metadata);
+  const std::optional<BurnRelease> release = release_of(metadata);
+  std::string dialect(name_of(oldest_reader(metadata)));
   if (data_begin + metadata.data_length > source->size()) {
     if (!is_packed(*source, metadata, metadata_end, data_begin)) fail_truncated(metadata, data_begin, source->size());
     // Rare enough to be parsed again.
     metadata = parse_metadata(cbor, kHeaderBytes, metadata_end, limits);
     dialect = "0.19";
+  } else if (metadata.has_new_scheme && release != kNewestStableBurn) {
+    // Also rare: a file of a preview, with quantized tensors.
+    metadata = parse_metadata(cbor, kHeaderBytes, data_begin, limits, *release);
   }
   TensorTable table = std::move(metadata.table);
   table.add_source(std::move(source));
-  table.set_dialect(dialect);
+  table.set_dialect(std::move(dialect));
+  table.set_burn_release(release);
   table.finish();
   check_disjoint(table);
   return table;

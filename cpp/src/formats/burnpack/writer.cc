@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,7 +22,7 @@
 namespace weightstore::burnpack {
 namespace {
 
-// What Burn reads are also the defaults of what we read.
+// What Burn reads are also the defaults of what we read. Only the size of a file depends on the release.
 constexpr Limits kBurn;
 
 struct Range {
@@ -35,39 +36,44 @@ Error invalid(std::string message) { return Error(ErrorCode::kInvalidArgument, s
   throw Error(ErrorCode::kLimit, what + "; Burn could not read that back, its limit is " + std::to_string(limit));
 }
 
-const char* name_of(BurnCompat compat) {
-  switch (compat) {
-    case BurnCompat::k020:
-      return "0.20";
-    case BurnCompat::k021:
-      return "0.21";
-    case BurnCompat::k022:
-      return "0.22";
-  }
-  return "?";
+void check_file_size(std::optional<std::uint64_t> bytes, BurnRelease release) {
+  const std::uint64_t limit = traits_of(release).file_bytes;
+  if (bytes && *bytes <= limit) return;
+  fail_limit((bytes ? "a file of " + std::to_string(*bytes) + " bytes" : "a file that large") + " for Burn " +
+                 std::string(name_of(release)),
+             limit);
 }
+
+std::string burn(BurnRelease release) { return "Burn " + std::string(name_of(release)); }
 
 void check_utf8(std::string_view text, const char* what) {
   if (!is_utf8(text)) throw invalid(std::string(what) + " is not UTF-8");
 }
 
-QuantScheme scheme_for(const NewTensor& tensor, BurnCompat compat) {
+QuantScheme scheme_for(const NewTensor& tensor, BurnRelease release) {
   if (!tensor.quant) throw invalid("a QFloat tensor needs a quantization scheme");
-  const bool newest = compat == BurnCompat::k022;
-  const auto scheme = as_encoding(*tensor.quant, newest ? QuantEncoding::kBurn022 : QuantEncoding::kBurn020);
-  if (scheme) return *scheme;
-  throw invalid("Burn " + std::string(name_of(compat)) + " cannot express the quantization scheme " +
-                to_string(*tensor.quant) + (newest ? "" : "; write for Burn 0.22"));
+  const QuantScheme& own = *tensor.quant;
+  const auto scheme = as_release(own, release);
+  if (!scheme) {
+    throw invalid(burn(release) + " cannot express the quantization scheme " + to_string(own) + "; write for " +
+                  burn(own.release) + ", or dequantize the tensor");
+  }
+  if (!has_same_values(own, tensor.shape, release)) {
+    throw invalid(burn(release) + " reads other numbers than " + burn(own.release) + " from a payload quantized as " +
+                  to_string(own) + "; write for " + burn(own.release) + ", or dequantize the tensor");
+  }
+  return *scheme;
 }
 
-void check_length(const NewTensor& tensor, BurnCompat compat) {
+void check_length(const NewTensor& tensor, BurnRelease release) {
   if (!tensor.bytes) throw invalid("has no bytes");
   const std::uint64_t length = tensor.bytes->size();
   if (tensor.dtype == DType::kQFloat) {
-    const QuantScheme scheme = scheme_for(tensor, compat);
-    if (!payload_fits(scheme, tensor.shape, length)) {
+    const QuantScheme scheme = scheme_for(tensor, release);
+    const std::uint64_t expected = payload_bytes(scheme, tensor.shape);
+    if (expected != length) {
       throw invalid("has " + std::to_string(length) + " bytes, but its shape quantized as " + to_string(scheme) +
-                    " takes " + std::to_string(payload_bytes(scheme, tensor.shape)));
+                    " takes " + std::to_string(expected) + " in " + burn(release));
     }
   } else {
     const auto expected = contiguous_bytes(tensor.dtype, tensor.shape);
@@ -82,17 +88,17 @@ void check_length(const NewTensor& tensor, BurnCompat compat) {
   }
 }
 
-void check_tensor(const NewTensor& tensor, BurnCompat compat) try {
+void check_tensor(const NewTensor& tensor, BurnRelease release) try {
   check_utf8(tensor.name, "the name");
   if (!in_burnpack(tensor.dtype)) {
     throw invalid("Burnpack has no data type for " + std::string(weightstore::name_of(tensor.dtype)) +
                   "; convert the tensor, or write SafeTensors");
   }
-  if (tensor.dtype == DType::kBoolU32 && compat == BurnCompat::k020) {
-    throw invalid("Burn 0.20 has no booleans of four bytes; write for Burn 0.21 or later");
+  if (tensor.dtype == DType::kBoolU32 && !traits_of(release).has_bool_stores) {
+    throw invalid(burn(release) + " has no booleans of four bytes; write for Burn 0.21 or later");
   }
   if (tensor.shape.size() > kBurn.rank) throw invalid("has more dimensions than can be read back");
-  check_length(tensor, compat);
+  check_length(tensor, release);
 } catch (Error& error) {
   error.in_tensor(tensor.name);
   throw;
@@ -108,33 +114,33 @@ std::vector<std::uint32_t> sorted_by_name(std::size_t count, NameOf name, Fail f
   return order;
 }
 
-std::vector<Range> place(const std::vector<NewTensor>& tensors) {
+std::vector<Range> place(const std::vector<NewTensor>& tensors, BurnRelease release) {
   std::vector<Range> ranges;
   ranges.reserve(tensors.size());
   std::uint64_t cursor = 0;
   for (const NewTensor& tensor : tensors) {
     const auto begin = checked_round_up(cursor, kAlignment);
     const auto end = begin ? checked_add(*begin, tensor.bytes->size()) : std::nullopt;
-    if (!end || *end > kBurn.burnpack_file_bytes) fail_limit("a file that large", kBurn.burnpack_file_bytes);
+    check_file_size(end, release);
     ranges.push_back({*begin, *end});
     cursor = *end;
   }
   return ranges;
 }
 
-void write_dtype(CborWriter& writer, const NewTensor& tensor, BurnCompat compat) {
+void write_dtype(CborWriter& writer, const NewTensor& tensor, BurnRelease release) {
   switch (tensor.dtype) {
     case DType::kQFloat:
       writer.begin_map(1);
       writer.write_text("QFloat");
-      write_quant_scheme(writer, scheme_for(tensor, compat));
+      write_quant_scheme(writer, scheme_for(tensor, release));
       break;
     case DType::kBool:
     case DType::kBoolU8:
     case DType::kBoolU32:
-      if (compat != BurnCompat::k020) writer.begin_map(1);
+      if (traits_of(release).has_bool_stores) writer.begin_map(1);
       writer.write_text("Bool");
-      if (compat != BurnCompat::k020) {
+      if (traits_of(release).has_bool_stores) {
         writer.write_text(tensor.dtype == DType::kBool ? "Native" : tensor.dtype == DType::kBoolU8 ? "U8" : "U32");
       }
       break;
@@ -144,11 +150,11 @@ void write_dtype(CborWriter& writer, const NewTensor& tensor, BurnCompat compat)
   }
 }
 
-void write_tensor(CborWriter& writer, const NewTensor& tensor, const Range& range, BurnCompat compat) {
+void write_tensor(CborWriter& writer, const NewTensor& tensor, const Range& range, BurnRelease release) {
   writer.write_text(tensor.name);
   writer.begin_map(tensor.param_id ? 4 : 3);
   writer.write_text("dtype");
-  write_dtype(writer, tensor, compat);
+  write_dtype(writer, tensor, release);
   writer.write_text("shape");
   writer.begin_array(tensor.shape.size());
   for (const std::uint64_t dimension : tensor.shape) writer.write_uint(dimension);
@@ -211,7 +217,7 @@ void write_scalars(CborWriter& writer, const ScalarMap& scalars) {
   }
 }
 
-std::string encode_metadata(const FileContents& contents, const std::vector<Range>& ranges, BurnCompat compat) {
+std::string encode_metadata(const FileContents& contents, const std::vector<Range>& ranges, BurnRelease release) {
   const std::vector<NewTensor>& tensors = contents.tensors();
   const auto tensor_name = [&](std::size_t i) { return std::string_view(tensors[i].name); };
   const auto fail_twice = [](std::string_view name) { throw invalid("the name is given twice").in_tensor(name); };
@@ -224,21 +230,21 @@ std::string encode_metadata(const FileContents& contents, const std::vector<Rang
   writer.write_text("tensors");
   writer.begin_map(tensors.size());
   for (const std::size_t i : sorted_by_name(tensors.size(), tensor_name, fail_twice)) {
-    write_tensor(writer, tensors[i], ranges[i], compat);
+    write_tensor(writer, tensors[i], ranges[i], release);
   }
   if (has_metadata) write_text_map(writer, *contents.metadata());
   if (has_scalars) write_scalars(writer, contents.scalars());
   return out;
 }
 
-Layout plan_layout(const FileContents& contents, BurnCompat compat) {
+Layout plan_layout(const FileContents& contents, BurnRelease release) {
   const std::vector<NewTensor>& tensors = contents.tensors();
   if (tensors.size() > kBurn.burnpack_tensors) {
     fail_limit(std::to_string(tensors.size()) + " tensors", kBurn.burnpack_tensors);
   }
-  for (const NewTensor& tensor : tensors) check_tensor(tensor, compat);
-  const std::vector<Range> ranges = place(tensors);
-  const std::string metadata = encode_metadata(contents, ranges, compat);
+  for (const NewTensor& tensor : tensors) check_tensor(tensor, release);
+  const std::vector<Range> ranges = place(tensors, release);
+  const std::string metadata = encode_metadata(contents, ranges, release);
   if (metadata.size() > kBurn.burnpack_metadata_bytes) {
     fail_limit("metadata of " + std::to_string(metadata.size()) + " bytes", kBurn.burnpack_metadata_bytes);
   }
@@ -256,17 +262,15 @@ Layout plan_layout(const FileContents& contents, BurnCompat compat) {
     layout.placements.push_back({i, data_begin + ranges[i].begin, data_begin + ranges[i].end});
   }
   layout.file_size = tensors.empty() ? data_begin : layout.placements.back().end;
-  if (layout.file_size > kBurn.burnpack_file_bytes) {
-    fail_limit("a file of " + std::to_string(layout.file_size) + " bytes", kBurn.burnpack_file_bytes);
-  }
+  check_file_size(layout.file_size, release);
   return layout;
 }
 
 }  // namespace
 
-Layout plan(const FileContents& contents, BurnCompat compat) {
+Layout plan(const FileContents& contents, BurnRelease release) {
   try {
-    return plan_layout(contents, compat);
+    return plan_layout(contents, release);
   } catch (Error& error) {
     error.of_format(Format::kBurnpack);
     throw;

@@ -9,8 +9,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from ..errors import SafetensorError
-from .safe_open import SafeSlice
+from ._files.safe_open import SafeSlice
+from .errors import SafetensorError
 
 _INT32 = range(-(2**31), 2**31)
 

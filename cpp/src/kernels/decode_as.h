@@ -1,0 +1,23 @@
+#pragma once
+
+// The parts of kernels::dequantize(), for callers that work on several threads.
+
+#include <cstdint>
+
+#include "kernels/quant_layout.h"
+#include "weightstore/byte_source.h"
+#include "weightstore/dtype.h"
+
+namespace weightstore::kernels {
+
+// Throws what kernels::dequantize() throws for `to`.
+void check_type(DType to);
+
+// Throws what kernels::dequantize() throws for `to`, `first` and the size of `out`.
+void check_output(const QuantLayout& layout, DType to, std::uint64_t first, ConstBytes out);
+
+// Fills `out` with the elements of `payload` from `first` on. `stream` bypasses the caches, for a large output.
+void decode_as(const QuantLayout& layout, const std::byte* payload, DType to, std::uint64_t first, MutableBytes out,
+               bool stream);
+
+}  // namespace weightstore::kernels

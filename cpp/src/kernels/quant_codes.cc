@@ -1,0 +1,178 @@
+#include "kernels/quant_codes.h"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "kernels/half.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace weightstore::kernels {
+namespace {
+
+// `bits` low bits of `field` as a signed integer.
+std::int8_t sign_extend(unsigned field, unsigned bits) {
+  const unsigned shift = 8 - bits;
+  return static_cast<std::int8_t>(static_cast<std::int8_t>(field << shift) >> shift);
+}
+
+unsigned distance(const QuantScheme& scheme) {
+  switch (scheme.store) {
+    case QuantStore::kNative:
+      return 8;
+    case QuantStore::kPackedNative:
+      return scheme.value == QuantValue::kE2M1 ? 4 : 8;
+    case QuantStore::kPackedU32:
+      return value_bits(scheme.value);
+  }
+  return 8;
+}
+
+float float_value(QuantValue value, std::uint8_t code) {
+  if (value == QuantValue::kE4M3) return e4m3_value(code);
+  return value == QuantValue::kE5M2 ? e5m2_value(code) : e2m1_value(code);
+}
+
+#if defined(__x86_64__)
+
+#define WEIGHTSTORE_AVX2 __attribute__((target("avx2")))
+
+template <bool kStream>
+WEIGHTSTORE_AVX2 std::size_t scale_eights(const std::int8_t* codes, std::size_t count, float scale, float* out) {
+  const __m256 factor = _mm256_set1_ps(scale);
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + i));
+    const __m256 numbers = _mm256_mul_ps(factor, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight)));
+    if constexpr (kStream) {
+      _mm256_stream_ps(out + i, numbers);
+    } else {
+      _mm256_storeu_ps(out + i, numbers);
+    }
+  }
+  return i;
+}
+
+// Returns how many numbers it made: the last ones are left.
+std::size_t scale_vectors(const std::int8_t* codes, std::size_t count, float scale, float* out, bool stream) {
+  static const bool usable = __builtin_cpu_supports("avx2");
+  if (!usable) return 0;
+  if (stream && reinterpret_cast<std::uintptr_t>(out) % 32 == 0) return scale_eights<true>(codes, count, scale, out);
+  return scale_eights<false>(codes, count, scale, out);
+}
+
+#else
+
+std::size_t scale_vectors(const std::int8_t*, std::size_t, float, float*, bool) { return 0; }
+
+#endif
+
+}  // namespace
+
+CodeTable::CodeTable(const QuantScheme& scheme) : bits(distance(scheme)), codes(), values() {
+  const bool is_native = scheme.store == QuantStore::kNative;
+  is_float = kernels::is_float(scheme.value) && (!is_native || traits_of(scheme.release).native_codes_are_floats);
+  // A native store has whole bytes, also of smaller types.
+  const unsigned field_bits = is_native ? 8 : value_bits(scheme.value);
+  is_whole_byte = bits == 8 && field_bits == 8;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    for (unsigned i = 0; i < 8 / bits; ++i) {
+      const unsigned field = (byte >> (i * bits)) & ((1u << field_bits) - 1);
+      const auto code =
+          is_float ? static_cast<std::uint8_t>(field) : static_cast<std::uint8_t>(sign_extend(field, field_bits));
+      codes[byte] |= std::uint32_t{code} << (8 * i);
+    }
+    if (is_float) values[byte] = float_value(scheme.value, static_cast<std::uint8_t>(byte));
+  }
+}
+
+unsigned value_bits(QuantValue value) {
+  switch (value) {
+    case QuantValue::kQ8F:
+    case QuantValue::kQ8S:
+    case QuantValue::kE5M2:
+    case QuantValue::kE4M3:
+      return 8;
+    case QuantValue::kQ4F:
+    case QuantValue::kQ4S:
+    case QuantValue::kE2M1:
+      return 4;
+    case QuantValue::kQ2F:
+    case QuantValue::kQ2S:
+      return 2;
+  }
+  return 8;
+}
+
+std::size_t scale_bytes(QuantParam type) {
+  switch (type) {
+    case QuantParam::kF32:
+      return 4;
+    case QuantParam::kF16:
+    case QuantParam::kBF16:
+      return 2;
+    case QuantParam::kUE8M0:
+    case QuantParam::kUE4M3:
+      return 1;
+  }
+  return 4;
+}
+
+bool is_float(QuantValue value) {
+  return value == QuantValue::kE4M3 || value == QuantValue::kE5M2 || value == QuantValue::kE2M1;
+}
+
+bool blocks_are_runs(std::span<const std::uint8_t> block, std::span<const std::uint64_t> shape) {
+  bool covers = true;  // the block covers all dimensions behind this one
+  for (std::size_t i = 1; i <= shape.size(); ++i) {
+    const std::uint64_t dimension = shape[shape.size() - i];
+    const std::uint64_t size = i <= block.size() ? block[block.size() - i] : 1;
+    if (covers ? dimension % size != 0 : size != 1) return false;
+    covers = covers && size == dimension;
+  }
+  return true;
+}
+
+void scale_integers(const std::int8_t* codes, std::size_t count, float scale, float* out, bool stream) {
+  for (std::size_t i = scale_vectors(codes, count, scale, out, stream); i < count; ++i) {
+    out[i] = scale * static_cast<float>(codes[i]);
+  }
+}
+
+void end_stream() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+void scale_floats(const std::int8_t* codes, std::size_t count, float scale, const std::array<float, 256>& values,
+                  float* out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = scale * values[static_cast<std::uint8_t>(codes[i])];
+}
+
+float e4m3_value(std::uint8_t code) {
+  const unsigned exponent = (code >> 3) & 15;
+  const unsigned mantissa = code & 7;
+  if (exponent == 15 && mantissa == 7) return std::numeric_limits<float>::quiet_NaN();
+  const float magnitude = exponent == 0 ? static_cast<float>(mantissa) * 0x1p-9f
+                                        : std::bit_cast<float>(((exponent + 120) << 23) | (mantissa << 20));
+  return (code & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+// The upper byte of an F16.
+float e5m2_value(std::uint8_t code) { return std::bit_cast<float>(widen_f16(static_cast<std::uint16_t>(code << 8))); }
+
+float e2m1_value(std::uint8_t code) {
+  constexpr float kMagnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  return (code & 8) != 0 ? -kMagnitudes[code & 7] : kMagnitudes[code & 7];
+}
+
+float ue8m0_value(std::uint8_t code) {
+  if (code == 255) return std::numeric_limits<float>::quiet_NaN();
+  return code == 0 ? 0x1p-127f : std::bit_cast<float>(std::uint32_t{code} << 23);
+}
+
+}  // namespace weightstore::kernels

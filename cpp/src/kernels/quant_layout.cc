@@ -1,0 +1,259 @@
+#include "kernels/quant_layout.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "base/little_endian.h"
+#include "kernels/half.h"
+#include "weightstore/error.h"
+
+namespace weightstore::kernels {
+namespace {
+
+// Codes that are spread out at a time: a buffer on the stack.
+constexpr std::size_t kStepCodes = 4096;
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+float read_scale(QuantParam type, const std::byte* at) {
+  switch (type) {
+    case QuantParam::kF32:
+      return std::bit_cast<float>(load_little_endian<std::uint32_t>(at));
+    case QuantParam::kF16:
+      return std::bit_cast<float>(widen_f16(load_little_endian<std::uint16_t>(at)));
+    case QuantParam::kBF16:
+      return std::bit_cast<float>(widen_bf16(load_little_endian<std::uint16_t>(at)));
+    case QuantParam::kUE8M0:
+      return ue8m0_value(std::to_integer<std::uint8_t>(*at));
+    case QuantParam::kUE4M3:
+      return e4m3_value(std::to_integer<std::uint8_t>(*at));
+  }
+  return 0;
+}
+
+[[noreturn]] void fail_unsupported(const QuantScheme& scheme, const std::string& why) {
+  throw Error(ErrorCode::kUnsupported, "cannot dequantize " + to_string(scheme) + " of Burn " +
+                                           std::string(name_of(scheme.release)) + ": " + why);
+}
+
+// How many codes a word has, or a byte. A row of a packed tensor begins a new one.
+std::uint64_t codes_per_unit(const QuantScheme& scheme) {
+  switch (scheme.store) {
+    case QuantStore::kNative:
+      return 1;
+    case QuantStore::kPackedNative:
+      return scheme.value == QuantValue::kE2M1 ? 2 : 1;
+    case QuantStore::kPackedU32:
+      return 32 / value_bits(scheme.value);
+  }
+  return 1;
+}
+
+// The length by the rules of a release; nullopt where the release has none.
+std::optional<std::uint64_t> length_by(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape,
+                                       BurnRelease release) {
+  const auto spelled = as_release(scheme, release);
+  if (!spelled) return std::nullopt;
+  try {
+    return payload_bytes(*spelled, shape);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+QuantLayout::QuantLayout(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, std::uint64_t length)
+    : table_(scheme), length_(length) {
+  const BurnTraits& traits = traits_of(scheme.release);
+  // Throws for what has no length at all.
+  const std::uint64_t expected = payload_bytes(scheme, shape);
+  // Burn 0.20 packs codes across rows; 0.22 begins a word with each row. Where they differ, the length tells.
+  const bool fits_rows = length_by(scheme, shape, BurnRelease::k022) == length;
+  const bool fits_flat = length_by(scheme, shape, BurnRelease::k020) == length;
+  if (expected != length && !fits_rows && !fits_flat) {
+    throw Error(ErrorCode::kInvalidArgument, "a payload of " + std::to_string(length) +
+                                                 " bytes; a tensor of this shape quantized as " + to_string(scheme) +
+                                                 " takes " + std::to_string(expected));
+  }
+  const bool packs_across_rows = traits.has_two_level_scales ? !fits_rows : expected == length;
+
+  std::uint64_t scales = 1;
+  std::uint64_t run = 1;
+  bool is_whole = true;  // every dimension has a whole number of blocks
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    size_ *= shape[i];
+    if (!scheme.block_scale) continue;
+    const std::size_t from_end = shape.size() - i;
+    const std::uint64_t block = from_end <= scheme.block.size() ? scheme.block[scheme.block.size() - from_end] : 1;
+    scales *= ceil_div(shape[i], block);
+    run *= block;
+    is_whole = is_whole && shape[i] % block == 0;
+  }
+  if (scheme.block_scale) global_type_ = scheme.tensor_scale;
+  scale_type_ = scheme.block_scale ? *scheme.block_scale : scheme.tensor_scale.value_or(QuantParam::kF32);
+  scales_ = length - (global_type_ ? scale_bytes(*global_type_) : 0) - scales * scale_bytes(scale_type_);
+
+  const bool is_run = !scheme.block_scale || blocks_are_runs(scheme.block, shape);
+  const bool is_packed = scheme.store != QuantStore::kNative;
+  const bool packs_outer = is_packed && scheme.packed_dim != 0;
+  const std::uint64_t columns = shape.empty() ? 1 : shape.back();
+  const bool has_gaps = is_packed && !packs_across_rows && columns % codes_per_unit(scheme) != 0;
+  if (!traits.blocks_are_rectangles && !is_whole) fail_unsupported(scheme, "its blocks do not divide the shape");
+  if (packs_outer && packs_across_rows && !fits_rows) {
+    fail_unsupported(scheme, "it is packed along an outer dimension that is not a whole number of words");
+  }
+  if (!traits.blocks_are_rectangles && !is_run && (packs_outer || has_gaps)) {
+    fail_unsupported(scheme, "its blocks are runs of elements, but its values are not stored in that order");
+  }
+  if (!packs_outer && !has_gaps && (is_run || !traits.blocks_are_rectangles)) {
+    set_flat(scheme.block_scale ? run : std::max<std::uint64_t>(size_, 1));
+  } else {
+    set_rows(scheme, shape);
+  }
+}
+
+void QuantLayout::set_flat(std::uint64_t run) {
+  inner_ = {.size = size_, .code_stride = table_.bits, .block = run, .scale_stride = 1};
+}
+
+void QuantLayout::set_rows(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape) {
+  const std::vector<std::uint64_t> dims = shape.empty() ? std::vector<std::uint64_t>{1} : shape;
+  const std::size_t rank = dims.size();
+  unit_codes_ = codes_per_unit(scheme);
+  unit_bits_ = unit_codes_ * table_.bits;
+  const std::size_t packed_dim = scheme.store == QuantStore::kNative ? 0 : static_cast<std::size_t>(scheme.packed_dim);
+  if (packed_dim >= rank) fail_unsupported(scheme, "the packed dimension is not one of the tensor's");
+  const std::size_t axis = rank - 1 - packed_dim;
+  if (axis != rank - 1) packed_axis_ = axis;
+
+  std::vector<std::uint64_t> blocks(rank, 1);
+  for (std::size_t i = 0; i < std::min(rank, scheme.block.size()); ++i) {
+    blocks[rank - 1 - i] = scheme.block[scheme.block.size() - 1 - i];
+  }
+  // Dimensions as they are stored: the packed one is exchanged with the innermost one. This holds for the grid of
+  // scales of blocks, too.
+  std::vector<std::uint64_t> stored = dims;
+  std::vector<std::uint64_t> grid(rank);
+  for (std::size_t i = 0; i < rank; ++i) grid[i] = ceil_div(dims[i], blocks[i]);
+  std::swap(stored[axis], stored[rank - 1]);
+  std::swap(grid[axis], grid[rank - 1]);
+  std::uint64_t code_stride = ceil_div(stored[rank - 1], unit_codes_) * unit_bits_;  // of a line
+  std::uint64_t scale_stride = grid[rank - 1];
+  std::vector<Axis> axes(rank);  // by stored position
+  axes[rank - 1] = {.size = stored[rank - 1], .code_stride = table_.bits, .block = 0, .scale_stride = 1};
+  for (std::size_t i = rank - 1; i-- > 0;) {
+    axes[i] = {.size = stored[i], .code_stride = code_stride, .block = 0, .scale_stride = scale_stride};
+    code_stride *= stored[i];
+    scale_stride *= grid[i];
+  }
+  std::swap(axes[axis], axes[rank - 1]);
+  for (std::size_t i = 0; i < rank; ++i) {
+    axes[i].block = blocks[i];
+    if (!scheme.block_scale) {
+      axes[i].block = std::max<std::uint64_t>(dims[i], 1);
+      axes[i].scale_stride = 0;
+    }
+  }
+  inner_ = axes.back();
+  axes.pop_back();
+  outer_ = std::move(axes);
+}
+
+QuantLayout::Row QuantLayout::row(std::uint64_t number) const {
+  Row row{0, 0};
+  for (std::size_t i = outer_.size(); i-- > 0;) {
+    const Axis& axis = outer_[i];
+    const std::uint64_t at = number % axis.size;
+    number /= axis.size;
+    row.scale += at / axis.block * axis.scale_stride;
+    row.code +=
+        i == packed_axis_ ? at / unit_codes_ * unit_bits_ + at % unit_codes_ * table_.bits : at * axis.code_stride;
+  }
+  return row;
+}
+
+const std::int8_t* QuantLayout::codes(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
+                                      std::int8_t* buffer) const {
+  const auto* values = reinterpret_cast<const std::uint8_t*>(payload);
+  const std::uint64_t begin = row.code + first * inner_.code_stride;
+  if (inner_.code_stride != table_.bits) {
+    // Lines are whole bytes, so all codes of the row are at the same place in their bytes.
+    const unsigned shift = static_cast<unsigned>(begin % 8) / table_.bits * 8;
+    const std::size_t step = inner_.code_stride / 8;
+    const std::uint8_t* at = values + begin / 8;
+    for (std::size_t i = 0; i < count; ++i) buffer[i] = static_cast<std::int8_t>(table_.codes[at[i * step]] >> shift);
+    return buffer;
+  }
+  const std::uint8_t* from = values + begin / 8;
+  if (table_.is_whole_byte) return reinterpret_cast<const std::int8_t*>(from);
+  const std::size_t per_byte = 8 / table_.bits;
+  std::size_t done = 0;
+  if (const std::size_t skip = begin % 8 / table_.bits; skip != 0) {
+    done = std::min(count, per_byte - skip);
+    for (std::size_t i = 0; i < done; ++i) {
+      buffer[i] = static_cast<std::int8_t>(table_.codes[*from] >> (8 * (skip + i)));
+    }
+    ++from;
+  }
+  // A byte at a time, its codes by one copy of a constant size.
+  const auto spread = [&](auto size) {
+    for (; done + per_byte <= count; done += per_byte) std::memcpy(buffer + done, &table_.codes[*from++], size());
+  };
+  if (per_byte == 4) spread(std::integral_constant<std::size_t, 4>());
+  if (per_byte == 2) spread(std::integral_constant<std::size_t, 2>());
+  if (per_byte == 1) spread(std::integral_constant<std::size_t, 1>());
+  for (std::size_t i = 0; done < count; ++i, ++done) {
+    buffer[done] = static_cast<std::int8_t>(table_.codes[*from] >> (8 * i));
+  }
+  return buffer;
+}
+
+void QuantLayout::decode_row(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
+                             float* out, bool stream) const {
+  std::int8_t buffer[kStepCodes];
+  const std::size_t width = scale_bytes(scale_type_);
+  const float global = global_type_ ? read_scale(*global_type_, payload + length_ - scale_bytes(*global_type_)) : 1.0f;
+  while (count != 0) {
+    const std::size_t step = std::min(count, kStepCodes);
+    const std::int8_t* code = codes(payload, row, first, step, buffer);
+    std::uint64_t block = first / inner_.block;
+    std::uint64_t in_block = first % inner_.block;
+    for (std::size_t done = 0; done < step;) {
+      const auto run = static_cast<std::size_t>(std::min<std::uint64_t>(step - done, inner_.block - in_block));
+      const std::uint64_t number = row.scale + block * inner_.scale_stride;
+      const float factor = global * read_scale(scale_type_, payload + scales_ + number * width);
+      if (table_.is_float) {
+        scale_floats(code + done, run, factor, table_.values, out + done);
+      } else {
+        scale_integers(code + done, run, factor, out + done, stream);
+      }
+      done += run;
+      ++block;
+      in_block = 0;
+    }
+    first += step;
+    out += step;
+    count -= step;
+  }
+}
+
+void QuantLayout::decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out,
+                         bool stream) const {
+  while (count != 0) {
+    const std::uint64_t column = first % inner_.size;
+    const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(count, inner_.size - column));
+    decode_row(payload, row(first / inner_.size), column, length, out, stream);
+    first += length;
+    out += length;
+    count -= length;
+  }
+  if (stream) end_stream();
+}
+
+}  // namespace weightstore::kernels

@@ -1,0 +1,69 @@
+#pragma once
+
+// Where the code and the scale of each element of a quantized tensor are, and the numbers that they make.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernels/quant_codes.h"
+#include "weightstore/quant_scheme.h"
+
+namespace weightstore::kernels {
+
+// How a payload is laid out (docs/formats.md, "Quantized tensors"). Does not change, so any number of threads may use
+// it.
+//
+// The tensor is seen as rows of the innermost dimension. In a row, codes have a constant distance, and so have the
+// scales of neighbouring blocks. Where codes and blocks have no gaps the whole tensor is one row.
+class QuantLayout {
+ public:
+  // Throws Error(kUnsupported) for a scheme that no release of Burn can dequantize, and Error(kInvalidArgument) when a
+  // payload of `length` bytes does not fit the scheme and the shape.
+  QuantLayout(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, std::uint64_t length);
+
+  std::uint64_t size() const { return size_; }      // in elements
+  std::uint64_t length() const { return length_; }  // of the payload
+
+  // Writes the elements [first, first + count) of `payload`, which has length() bytes, to `out`. `stream` bypasses the
+  // caches, for a large output.
+  void decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out, bool stream) const;
+
+ private:
+  struct Axis {
+    std::uint64_t size;
+    std::uint64_t code_stride;  // bits
+    std::uint64_t block;
+    std::uint64_t scale_stride;
+  };
+  // Where a row begins.
+  struct Row {
+    std::uint64_t code;   // bit
+    std::uint64_t scale;  // number
+  };
+
+  void set_flat(std::uint64_t run);
+  void set_rows(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape);
+  Row row(std::uint64_t number) const;
+  void decode_row(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count, float* out,
+                  bool stream) const;
+  const std::int8_t* codes(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
+                           std::int8_t* buffer) const;
+
+  CodeTable table_;
+  std::uint64_t size_ = 1;
+  std::uint64_t length_;
+  std::uint64_t scales_ = 0;  // where they begin
+  QuantParam scale_type_ = QuantParam::kF32;
+  std::optional<QuantParam> global_type_;  // of the scale at the end, by which all others are multiplied
+  std::vector<Axis> outer_;                // the dimensions but the innermost one
+  Axis inner_{};
+  // For a payload that is packed along an outer dimension: which one, how many codes a unit has, and its bits.
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  std::size_t packed_axis_ = kNone;
+  std::uint64_t unit_codes_ = 1;
+  std::uint64_t unit_bits_ = 8;
+};
+
+}  // namespace weightstore::kernels
