@@ -118,15 +118,25 @@ void init_quant(py::module_& m) {
            py::arg("packed_dim") = 0, py::arg("mode") = "Symmetric", py::arg("block") = py::none(),
            py::arg("scale") = "F32", py::arg("tensor_scale") = py::none(),
            py::arg("burn") = std::string(name_of(kNewestStableBurn)))
-      .def_property_readonly("value", [](const QuantScheme& s) { return name_in(burnpack::kQuantValues, s.value); })
-      .def_property_readonly("store", [](const QuantScheme& s) { return name_in(burnpack::kQuantStores, s.store); })
-      .def_readonly("packed_dim", &QuantScheme::packed_dim)
-      .def_property_readonly("mode", [](const QuantScheme& s) { return name_in(burnpack::kQuantModes, s.mode); })
+      .def_property_readonly(
+          "value", [](const QuantScheme& s) { return name_in(burnpack::kQuantValues, s.value); },
+          "The type of the codes.")
+      .def_property_readonly(
+          "store", [](const QuantScheme& s) { return name_in(burnpack::kQuantStores, s.store); },
+          "How the codes lie in memory.")
+      .def_readonly("packed_dim", &QuantScheme::packed_dim,
+                    "The dimension that is packed, counted from the innermost one.")
+      .def_property_readonly(
+          "mode", [](const QuantScheme& s) { return name_in(burnpack::kQuantModes, s.mode); },
+          "Symmetric: zero is the code 0.")
       .def_property_readonly(
           "level", [](const QuantScheme& s) { return s.block_scale ? "Block" : "Tensor"; }, "Block or Tensor.")
-      .def_property_readonly("block", &block_of)
+      .def_property_readonly("block", &block_of,
+                             "The size of a block in the last dimensions; None for the level Tensor.")
       .def_property_readonly("scales", &scales_of, "The types of the scales: of the blocks, then of the tensor.")
-      .def_property_readonly("burn", [](const QuantScheme& s) { return to_str(name_of(s.release)); })
+      .def_property_readonly(
+          "burn", [](const QuantScheme& s) { return to_str(name_of(s.release)); },
+          "The release of Burn whose rules hold.")
       .def("for_burn", &for_burn, py::arg("release"), "The same fields under the rules of another release.")
       .def(
           "payload_bytes", [](const QuantScheme& s, const Shape& shape) { return payload_bytes(s, shape); },

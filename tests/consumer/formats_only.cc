@@ -85,7 +85,7 @@ static void writes_and_reads_back() {
   reads_back(ws::safetensors::read_table(ws::memory_source(safetensors)), weight);
 
   contents.set_scalar("epoch", std::uint64_t{3});
-  const auto burnpack = ws::file_bytes(contents, ws::burnpack::plan(contents, ws::BurnCompat::k020));
+  const auto burnpack = ws::file_bytes(contents, ws::burnpack::plan(contents, ws::kNewestStableBurn));
   const ws::TensorTable table = ws::burnpack::read_table(ws::memory_source(burnpack));
   reads_back(table, weight);
   REQUIRE(table.scalars().size() == 1 && table.scalars().name(0) == "epoch");

@@ -68,7 +68,7 @@ def test_the_file_has_a_prefix(prefix, kind, tmp_path):
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_the_module_has_a_prefix(prefix, tmp_path):
     path = tmp_path / "m.safetensors"
-    arrays = {f"{i}.weight": np.full((2, 2), i) for i in range(12)}
+    arrays = {f"{i}.weight": np.full((2, 2), float(i)) for i in range(12)}
     weightstore.numpy.save_file(arrays, path)
     target = nest(prefix, {name: np.zeros((2, 2)) for name in arrays})
     error = refused(target, path)
@@ -88,7 +88,7 @@ def test_only_some_names_have_a_prefix(tmp_path):
     """What is found already stays: the rule must not rename it."""
     path = tmp_path / "m.safetensors"
     names = ["stem.w", "layer1.w", "layer1.b", "layer2.w", "norm.w"]
-    weightstore.numpy.save_file({name: np.full(i + 1, i) for i, name in enumerate(names)}, path)
+    weightstore.numpy.save_file({name: np.full(i + 1, float(i)) for i, name in enumerate(names)}, path)
     target = {
         "stem": {"w": np.zeros(1)},
         "norm": {"w": np.zeros(5)},
@@ -103,7 +103,7 @@ def test_only_some_names_have_a_prefix(tmp_path):
 
 def test_two_prefixes_need_two_calls(tmp_path):
     path = tmp_path / "m.safetensors"
-    arrays = {"enc.a.w": np.full(1, 1), "enc.b.w": np.full(2, 2), "dec.c.w": np.full(3, 3), "dec.d.w": np.full(4, 4)}
+    arrays = {"enc.a.w": np.full(1, 1.0), "enc.b.w": np.full(2, 2.0), "dec.c.w": np.full(3, 3.0), "dec.d.w": np.full(4, 4.0)}
     weightstore.numpy.save_file(arrays, path)
     target = {
         "encoder": {"a": {"w": np.zeros(1)}, "b": {"w": np.zeros(2)}},
