@@ -103,7 +103,12 @@ def test_only_some_names_have_a_prefix(tmp_path):
 
 def test_two_prefixes_need_two_calls(tmp_path):
     path = tmp_path / "m.safetensors"
-    arrays = {"enc.a.w": np.full(1, 1.0), "enc.b.w": np.full(2, 2.0), "dec.c.w": np.full(3, 3.0), "dec.d.w": np.full(4, 4.0)}
+    arrays = {
+        "enc.a.w": np.full(1, 1.0),
+        "enc.b.w": np.full(2, 2.0),
+        "dec.c.w": np.full(3, 3.0),
+        "dec.d.w": np.full(4, 4.0),
+    }
     weightstore.numpy.save_file(arrays, path)
     target = {
         "encoder": {"a": {"w": np.zeros(1)}, "b": {"w": np.zeros(2)}},
