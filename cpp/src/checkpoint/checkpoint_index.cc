@@ -1,5 +1,8 @@
 #include "checkpoint/checkpoint_index.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <optional>
@@ -43,11 +46,40 @@ Error corrupt_in(const std::filesystem::path& path, std::string message) {
 using RangeOrder = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
 RangeOrder order_of(const BucketRange& buckets) { return {buckets.size, buckets.begin, buckets.end}; }
 
-// Whether two looks at a path found the same file or directory, or both nothing.
-bool are_same(const std::optional<struct stat>& a, const std::optional<struct stat>& b) {
-  if (!a || !b) return !a && !b;
-  return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
+// What a path leads to, held open so that its inode number cannot go to a newer file or directory.
+class HeldPath {
+ public:
+  HeldPath(const std::filesystem::path& path, io::FileOps& ops) : path_(path), ops_(ops) {
+    fd_ = io::retry_interrupted([&] { return ops.open(path.c_str(), O_PATH | O_CLOEXEC, 0); });
+    if (fd_ < 0 && errno != ENOENT && errno != ENOTDIR) throw io::io_error(errno, "cannot open", path.native());
+    if (fd_ >= 0 && io::retry_interrupted([&] { return ops.fstat(fd_, &status_); }) != 0) {
+      const int cause = errno;
+      io::close_quietly(ops, fd_);
+      throw io::io_error(cause, "cannot look at", path.native());
+    }
+  }
+  ~HeldPath() {
+    if (fd_ >= 0) io::close_quietly(ops_, fd_);
+  }
+  HeldPath(const HeldPath&) = delete;
+  HeldPath& operator=(const HeldPath&) = delete;
+
+  bool is_there() const { return fd_ >= 0; }
+  bool is_directory() const { return is_there() && S_ISDIR(status_.st_mode); }
+
+  // Whether the path still leads there, or still to nothing.
+  bool is_current() const {
+    const auto now = io::find_file(path_, ops_);
+    if (!now || !is_there()) return !now && !is_there();
+    return now->st_dev == status_.st_dev && now->st_ino == status_.st_ino;
+  }
+
+ private:
+  const std::filesystem::path& path_;
+  io::FileOps& ops_;
+  int fd_;
+  struct stat status_;
+};
 
 [[noreturn]] void refuse_directory(const std::filesystem::path& directory, io::FileOps& ops) {
   bool begun = false;
@@ -130,14 +162,13 @@ CheckpointIndex CheckpointIndex::open(const std::filesystem::path& path, ReadOpt
   io::FileOps& ops = io::current_file_ops();
   constexpr int kTries = 10;
   for (int i = 0; i < kTries; ++i) {
-    const auto before = io::find_file(path, ops);
+    const HeldPath held(path, ops);
     try {
-      const bool is_directory = before && S_ISDIR(before->st_mode);
-      CheckpointIndex index = is_directory ? open_directory(path, options, ops) : open_file(path, options);
-      if (are_same(io::find_file(path, ops), before)) return index;
+      CheckpointIndex index = held.is_directory() ? open_directory(path, options, ops) : open_file(path, options);
+      if (held.is_current()) return index;
     } catch (const Error& error) {
-      const bool gone = before && error.os_errno() == ENOENT;
-      if (are_same(io::find_file(path, ops), before) && (!gone || i == kTries - 1)) throw;
+      const bool gone = held.is_there() && error.os_errno() == ENOENT;
+      if (held.is_current() && (!gone || i == kTries - 1)) throw;
     }
   }
   throw Error(ErrorCode::kConflict, "other saves keep replacing the checkpoint while it is opened")

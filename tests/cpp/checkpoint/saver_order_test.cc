@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <future>
+#include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -16,6 +19,40 @@ using namespace weightstore;
 using namespace saver_steps;
 using test_files::TempDir;
 using test_files::write_file;
+
+namespace {
+
+// Calls `body` before the n-th data file is opened. A directory gets the inode number of one that was removed, as soon
+// as nobody holds a directory open.
+class OvertakenReader final : public io::FileOps {
+ public:
+  OvertakenReader(int n, std::function<void()> body) : left_(n), body_(std::move(body)) {}
+  bool is_overtaken() const { return left_ <= 0; }
+
+  int open(const char* path, int flags, mode_t mode) override {
+    if (std::string_view(path).ends_with(".safetensors") && --left_ == 0) body_();
+    const int fd = io::FileOps::open(path, flags, mode);
+    struct stat status;
+    if (fd >= 0 && ::fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) directories_.insert(fd);
+    return fd;
+  }
+  int close(int fd) override {
+    directories_.erase(fd);
+    return io::FileOps::close(fd);
+  }
+  int stat(const char* path, struct stat* out) override {
+    const int result = io::FileOps::stat(path, out);
+    if (result == 0 && S_ISDIR(out->st_mode) && directories_.empty()) out->st_ino = 1;
+    return result;
+  }
+
+ private:
+  int left_;
+  const std::function<void()> body_;
+  std::set<int> directories_;
+};
+
+}  // namespace
 
 TEST(a_shard_that_is_ahead_waits_for_its_next_save) {
   const TempDir dir;
@@ -203,6 +240,26 @@ TEST(a_reader_beside_a_saver_always_finds_a_whole_checkpoint) {
     while (!done) CHECK(!loaded(path).empty());
     other.join();
     CHECK_EQ(loaded(path), "59");
+  }
+}
+
+TEST(a_reader_that_two_saves_overtake_finds_a_whole_checkpoint) {
+  for (const bool plain : {true, false}) {
+    const TempDir dir;
+    const std::filesystem::path path = dir / "ckpt";
+    TestOptions options = options_of(plain ? CheckpointLayout::kPlain : CheckpointLayout::kRecis, !plain);
+    options.durable = false;
+    for (int file = 1;; ++file) {
+      save_one(path, options, "old");
+      OvertakenReader ops(file, [&] {
+        save_one(path, options, "mid");
+        save_one(path, options, "new");
+      });
+      const io::FileOpsScope scope(ops);
+      const std::string found = loaded(path);
+      CHECK_EQ(found, ops.is_overtaken() ? "new" : "old");
+      if (!ops.is_overtaken()) break;
+    }
   }
 }
 
