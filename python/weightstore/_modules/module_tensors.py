@@ -20,7 +20,7 @@ from .layers import LayerTypes, Types, make_layer_types
 from .match import names_without_variants
 from .places import Place
 from .snapshot import TensorSnapshot
-from .values import values_of
+from .values.original import values_of
 
 
 def collect(

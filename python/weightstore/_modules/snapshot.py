@@ -9,7 +9,8 @@ from .. import errors
 from .._files.dequantized import number_type
 from .._tensors import dtypes
 from .packed_layers import Packed
-from .values import Loaded, Produced, Values, cast, dequantized, joined, quantized, rows, transposed, values_of
+from .values.changed import cast, dequantized, joined, quantized, rows, transposed
+from .values.original import Loaded, Produced, Values, values_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,8 @@ from .._files.scalars import Scalar, Scalars, add_scalars, scalars_of
 from .._modules.apply.result import ApplyResult
 from .._modules.param_ids import default_id
 from .._modules.snapshot import TensorSnapshot
-from .._modules.values import FileTensor, Quantized
+from .._modules.values.changed import Quantized
+from .._modules.values.original import FileTensor
 from ._optimizer import OptimizerLoad, OptimizerRules, make_record
 from ._writing import WritingStore
 

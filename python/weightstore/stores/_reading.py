@@ -16,7 +16,7 @@ from .._modules.apply.plan import Rules, make_plan
 from .._modules.apply.result import ApplyResult
 from .._modules.indices import contiguous_names
 from .._modules.snapshot import TensorSnapshot
-from .._modules.values import FileTensor
+from .._modules.values.original import FileTensor
 from ._builder import Builder, as_path, extension_of
 
 Rename = Callable[[Iterable[str]], dict[str, str]]

@@ -12,7 +12,7 @@ from .._modules.layers import LayerTypes, Types, make_layer_types
 from .._modules.module_tensors import collect_with_origins, named
 from .._modules.places import is_torch_module
 from .._modules.snapshot import TensorSnapshot
-from .._modules.values import TensorValue
+from .._modules.values.original import TensorValue
 from .._tensors import frameworks
 from ._reading import ReadingStore, collision
 

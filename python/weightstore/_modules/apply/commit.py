@@ -16,9 +16,10 @@ from ... import errors
 from ..._files import loading
 from ..._files.progress import Meter, Progress
 from ..._tensors import dtypes, frameworks
-from .. import param_ids, values
+from .. import param_ids
 from ..places import Place, can_replace, replace
-from ..values import FileTensor
+from ..values.changed import Cast, Changed, Joined, Transposed, residents
+from ..values.original import FileTensor, Loaded
 
 if TYPE_CHECKING:
     from ..._files.source import OpenSource
@@ -102,7 +103,7 @@ class _Commit:
         place = assignment.places[0]
         self._replaced.append(place.path)
         if _is_adopted(assignment, self._zero_copy):
-            resident = bool(values.residents(assignment.snapshot._values))
+            resident = bool(residents(assignment.snapshot._values))
             value = _value(assignment, own=not assignment.converts and (resident or not self._zero_copy))
             _adopt(assignment.places, _as_type(value, place.value) if assignment.converts else value)
         elif not self._filled(assignment, place.value):
@@ -117,11 +118,11 @@ class _Commit:
             expected = frameworks.type_and_shape(target)[0]
             if expected not in dtypes.FLOATS or held.dtype not in dtypes.FLOATS:
                 return False
-            held = values.Cast(held, expected)
+            held = Cast(held, expected)
         address = frameworks.plain_memory(target)
-        if address is None or not isinstance(held, (values.Cast, values.Transposed, values.Joined)):
+        if address is None or not isinstance(held, (Cast, Transposed, Joined)):
             return False
-        if isinstance(held, values.Joined):
+        if isinstance(held, Joined):
             held.read_into(address)
         else:
             held.producer(read_now=True).read_into(address, held.nbytes)
@@ -144,9 +145,7 @@ class _Commit:
 
 def _read_overwritten_values(assignments: list[Assignment]) -> None:
     """Reads values that lie where others are about to go: a module's own tensors, on their way to other names."""
-    resident = [
-        (assignment, value) for assignment in assignments for value in values.residents(assignment.snapshot._values)
-    ]
+    resident = [(assignment, value) for assignment in assignments for value in residents(assignment.snapshot._values)]
     if not resident:
         return
     targets = sorted(frameworks.memory_range(assignment.places[0].value) for assignment in assignments)
@@ -154,15 +153,15 @@ def _read_overwritten_values(assignments: list[Assignment]) -> None:
     for assignment, value in resident:
         held = assignment.snapshot._values
         begin, end = frameworks.memory_range(value)
-        stays = value is assignment.places[0].value and not isinstance(held, (values.Changed, values.Joined))
+        stays = value is assignment.places[0].value and not isinstance(held, (Changed, Joined))
         # Of the targets that begin before these values end, one reaches beyond their begin.
         if (
             not stays
-            and not isinstance(held, values.Loaded)
+            and not isinstance(held, Loaded)
             and begin < end
             and reaches[bisect_left(targets, (end, 0))] > begin
         ):
-            loaded = values.Loaded(held, held.own())
+            loaded = Loaded(held, held.own())
             assignment.snapshot = assignment.snapshot._copy(assignment.snapshot.full_path, loaded)
 
 
