@@ -17,7 +17,8 @@ import pytest
 import weightstore
 from support import canary
 from support.torch_files import archive, pickle_of_tensor
-from support.trainer_checkpoints import FORMS, Metrics, TrainConfig, saved
+from support.torch_forms import FORMS, saved
+from support.trainer_checkpoints import Metrics, TrainConfig
 from weightstore import PytorchError, PytorchStore
 
 torch = pytest.importorskip("torch")

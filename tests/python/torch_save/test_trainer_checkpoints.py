@@ -11,7 +11,8 @@ import pytest
 
 import weightstore
 from support.torch_files import archive, pickle_of_tensor
-from support.trainer_checkpoints import CHECKPOINTS, FORMS, Average, TrainConfig, saved, tensors_of
+from support.torch_forms import FORMS, saved, tensors_of
+from support.trainer_checkpoints import CHECKPOINTS, Average, TrainConfig
 from weightstore import PytorchStore, read_config
 
 torch = pytest.importorskip("torch")
