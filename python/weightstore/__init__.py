@@ -78,6 +78,9 @@ if TYPE_CHECKING:
     from ._modules.remap import KeyRemapper, map_indices_contiguous, map_indices_contiguous_except
     from ._modules.snapshot import TensorData, TensorSnapshot
     from ._pager import PagedTensor, Pager
+    from ._state.loading import load_state
+    from ._state.saving import save_state
+    from ._state.types import register_state_type
     from .stores import (
         BurnpackStore,
         FileStore,
@@ -102,6 +105,9 @@ _LAZY_NAMES = {
     "_pager": "PagedTensor Pager",
     "_modules.param_ids": "param_ids set_param_ids",
     "_modules.remap": "KeyRemapper map_indices_contiguous map_indices_contiguous_except",
+    "_state.loading": "load_state",
+    "_state.saving": "save_state",
+    "_state.types": "register_state_type",
     "_checkpoints.saver": "Saver split_sparse_dense_state_dict",
     "_modules.snapshot": "TensorData TensorSnapshot",
     "stores": "BurnpackStore FileStore ModuleSnapshot ModuleStore PytorchStore SafetensorsStore load_from save_into",
@@ -198,13 +204,16 @@ __all__ = [
     "dequantize",
     "errors",
     "load_from",
+    "load_state",
     "map_indices_contiguous",
     "map_indices_contiguous_except",
     "param_ids",
     "quantize",
     "read_config",
+    "register_state_type",
     "safe_open",
     "save_into",
+    "save_state",
     "set_param_ids",
     "split_sparse_dense_state_dict",
 ]

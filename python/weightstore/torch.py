@@ -24,6 +24,8 @@ from ._files.safe_open import safe_open
 from ._files.scalars import Scalar
 from ._files.sizes import Size
 from ._files.source import Backend, Verify
+from ._state.loading import load_state
+from ._state.saving import save_state
 from ._tensors import aliases as _aliases
 from ._tensors import torch_memory as _torch_memory
 from ._tensors import torch_tensors as _tensors
@@ -34,10 +36,12 @@ __all__ = [
     "load",
     "load_file",
     "load_model",
+    "load_state",
     "safe_open",
     "save",
     "save_file",
     "save_model",
+    "save_state",
     "storage_ptr",
     "storage_size",
 ]

@@ -1,0 +1,1 @@
+"""The state of a training run in one SafeTensors file, without pickle. docs/state.md has the format."""
