@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   if (wanted("lookup")) benches::bench_lookup(bench, model);
   if (wanted("checksum")) benches::bench_checksum(bench);
   if (wanted("transform")) benches::bench_transform(bench);
+  if (wanted("quantized")) benches::bench_quantized();
   if (wanted("pager_hits")) benches::bench_pager_hits(bench);
   if (wanted("pager_misses")) benches::bench_pager_misses(bench);
   if (wanted("hash_table")) benches::bench_hash_table(bench);

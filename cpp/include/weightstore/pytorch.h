@@ -1,6 +1,7 @@
 #pragma once
 
-// Reads files of torch.save(): their tensors as a table, and everything else as plain data. There is no writer.
+// Reads files of torch.save(): their tensors as a table, and everything else as plain data. There is no writer. A plain
+// pickle with a dict at its root, as pickle.dump() writes it, is read like the pickle in such a file.
 //
 // A pickle is a program. These functions treat it as data: they import nothing and call nothing, whatever the file asks
 // for. Each function uses at most 24 bytes of memory per byte of the file, plus Limits::pytorch_memory_bytes, and
@@ -25,7 +26,7 @@ struct Options {
 
 // Finds all tensors and arrays of numpy. The name of a tensor is its path in the pickled object: the keys joined by
 // dots. TensorTable::left_out() lists what was not read. Reads ZIP archives (torch 1.6 and later), streams (torch
-// 0.1.10 to 1.5) and tar archives (older releases).
+// 0.1.10 to 1.5), tar archives (older releases) and plain pickles.
 //
 // A contiguous tensor in the byte order of this machine is a range of `source`. Every other tensor has a source of its
 // own, which gathers the elements while they are read. Throws Error(kCorrupt, kLimit or kUnsupported); the error names
@@ -40,8 +41,8 @@ struct StorageChecksum {
   std::uint64_t end = 0;
   std::optional<std::uint32_t> crc;  // nullopt when the archive records none
 };
-// The checksums of all storages, in the order of their data. Empty for streams and tar archives, which have no
-// checksums.
+// The checksums of all storages, in the order of their data. Empty for the other kinds of files, which have
+// no checksums.
 std::vector<StorageChecksum> read_checksums(const ByteSource& source, const Limits& limits = {});
 
 // The pickled object as plain data:

@@ -1,9 +1,8 @@
 #pragma once
 
 // Transposes tensors, casts them between floating-point types, and quantizes and dequantizes them, while they are read
-// or written. For reading there
-// are functions from memory to memory on several threads; for writing there are producers that convert the bytes of
-// another producer.
+// or written. There are functions from memory to memory on several threads, and producers for writing that convert the
+// bytes of another producer.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +22,11 @@ void cast(ConstBytes in, DType from, DType to, MutableBytes out, unsigned thread
 void transpose(ConstBytes in, std::size_t item_bytes, std::uint64_t rows, std::uint64_t columns, MutableBytes out,
                unsigned threads = 0);
 
-// kernels::dequantize() on up to `threads` threads.
+// kernels::dequantize() and kernels::quantize() on up to `threads` threads. The result is the same for any number.
 void dequantize(ConstBytes payload, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, DType to,
                 std::uint64_t first, MutableBytes out, unsigned threads = 0);
+void quantize(ConstBytes in, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, MutableBytes out,
+              unsigned threads = 0);
 
 // The numbers of the quantized tensor in `bytes`, as `to`. Each fill() makes the numbers that it returns. If `bytes` is
 // not resident, the first fill() reads the whole payload into memory. Throws as kernels::dequantize() does.

@@ -71,10 +71,6 @@ std::string describe_foreign_file(const FileHead& file) {
     return "an HTML or XML page, most likely an error page saved in place of a download; download the file again";
   }
   if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return describe_zip(file.source);
-  if (head.size() >= 2 && head[0] == '\x80' && head[1] >= 1 && head[1] <= 5) {
-    return "a Python pickle that torch.save() did not write, and which can run code when it is loaded; load it where "
-           "it is trusted and save it as SafeTensors or Burnpack";
-  }
   if (head.starts_with("GGUF")) return "a GGUF file, which this library does not read";
   if (head.starts_with("\x89HDF\r\n\x1a\n")) return "an HDF5 file, which this library does not read";
   if (head.starts_with("\x1f\x8b")) return "gzip-compressed; decompress it first";

@@ -76,17 +76,35 @@ CodeTable::CodeTable(const QuantScheme& scheme) : bits(distance(scheme)), codes(
   const bool is_native = scheme.store == QuantStore::kNative;
   is_float = kernels::is_float(scheme.value) && (!is_native || traits_of(scheme.release).native_codes_are_floats);
   // A native store has whole bytes, also of smaller types.
-  const unsigned field_bits = is_native ? 8 : value_bits(scheme.value);
-  is_whole_byte = bits == 8 && field_bits == 8;
+  code_bits = is_native ? 8 : value_bits(scheme.value);
+  is_whole_byte = bits == 8 && code_bits == 8;
   for (unsigned byte = 0; byte < 256; ++byte) {
     for (unsigned i = 0; i < 8 / bits; ++i) {
-      const unsigned field = (byte >> (i * bits)) & ((1u << field_bits) - 1);
+      const unsigned field = (byte >> (i * bits)) & ((1u << code_bits) - 1);
       const auto code =
-          is_float ? static_cast<std::uint8_t>(field) : static_cast<std::uint8_t>(sign_extend(field, field_bits));
+          is_float ? static_cast<std::uint8_t>(field) : static_cast<std::uint8_t>(sign_extend(field, code_bits));
       codes[byte] |= std::uint32_t{code} << (8 * i);
     }
     if (is_float) values[byte] = float_value(scheme.value, static_cast<std::uint8_t>(byte));
   }
+}
+
+void CodeTable::extract(const std::uint8_t* bytes, std::size_t count, unsigned shift, std::int8_t* out) const {
+  // Eight codes at a time. Of a signed code the sign bit is turned over and then subtracted, which extends it. The
+  // highest bit of each byte is set meanwhile, so that no byte borrows from the next.
+  constexpr std::uint64_t kEach = 0x0101'0101'0101'0101;
+  const std::uint64_t mask = kEach * ((1u << code_bits) - 1);
+  const std::uint64_t sign = is_float ? 0 : kEach << (code_bits - 1);
+  const std::uint64_t top = kEach << 7;
+  const auto codes_of = [=](std::uint64_t word) { return ((((word >> shift & mask) ^ sign) | top) - sign) ^ top; };
+  const std::size_t whole = count / 8 * 8;
+  for (std::size_t i = 0; i < whole; i += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes + i, 8);
+    word = codes_of(word);
+    std::memcpy(out + i, &word, 8);
+  }
+  for (std::size_t i = whole; i < count; ++i) out[i] = static_cast<std::int8_t>(codes_of(bytes[i]));
 }
 
 unsigned value_bits(QuantValue value) {

@@ -15,7 +15,12 @@ namespace weightstore::kernels {
 struct CodeTable {
   explicit CodeTable(const QuantScheme& scheme);
 
+  // The codes of neighbouring bytes that are in the same place of their bytes: `shift` bits above the lowest. Not for
+  // whole bytes. `out` may be `bytes`.
+  void extract(const std::uint8_t* bytes, std::size_t count, unsigned shift, std::int8_t* out) const;
+
   unsigned bits;       // the distance of two codes: 8, 4 or 2
+  unsigned code_bits;  // of a code, the lowest of its distance
   bool is_float;       // a code stands for values[code]; otherwise it is a signed integer
   bool is_whole_byte;  // a code is a byte as it is
   // The codes in each byte, the first one in the lowest byte.

@@ -10,6 +10,7 @@
 
 #include "base/little_endian.h"
 #include "kernels/half.h"
+#include "kernels/transpose_view.h"
 #include "weightstore/error.h"
 
 namespace weightstore::kernels {
@@ -17,6 +18,10 @@ namespace {
 
 // Codes that are spread out at a time: a buffer on the stack.
 constexpr std::size_t kStepCodes = 4096;
+
+// Of rows that are decoded together: the bytes of a column and the columns that are transposed at a time.
+constexpr std::size_t kTileBytes = 256;
+constexpr std::size_t kTileColumns = 512;
 
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
@@ -125,12 +130,10 @@ void QuantLayout::set_flat(std::uint64_t run) {
 void QuantLayout::set_rows(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape) {
   const std::vector<std::uint64_t> dims = shape.empty() ? std::vector<std::uint64_t>{1} : shape;
   const std::size_t rank = dims.size();
-  unit_codes_ = codes_per_unit(scheme);
-  unit_bits_ = unit_codes_ * table_.bits;
+  const std::uint64_t unit_codes = codes_per_unit(scheme);
   const std::size_t packed_dim = scheme.store == QuantStore::kNative ? 0 : static_cast<std::size_t>(scheme.packed_dim);
   if (packed_dim >= rank) fail_unsupported(scheme, "the packed dimension is not one of the tensor's");
   const std::size_t axis = rank - 1 - packed_dim;
-  if (axis != rank - 1) packed_axis_ = axis;
 
   std::vector<std::uint64_t> blocks(rank, 1);
   for (std::size_t i = 0; i < std::min(rank, scheme.block.size()); ++i) {
@@ -143,7 +146,7 @@ void QuantLayout::set_rows(const QuantScheme& scheme, const std::vector<std::uin
   for (std::size_t i = 0; i < rank; ++i) grid[i] = ceil_div(dims[i], blocks[i]);
   std::swap(stored[axis], stored[rank - 1]);
   std::swap(grid[axis], grid[rank - 1]);
-  std::uint64_t code_stride = ceil_div(stored[rank - 1], unit_codes_) * unit_bits_;  // of a line
+  std::uint64_t code_stride = ceil_div(stored[rank - 1], unit_codes) * unit_codes * table_.bits;  // of a line
   std::uint64_t scale_stride = grid[rank - 1];
   std::vector<Axis> axes(rank);  // by stored position
   axes[rank - 1] = {.size = stored[rank - 1], .code_stride = table_.bits, .block = 0, .scale_stride = 1};
@@ -172,8 +175,7 @@ QuantLayout::Row QuantLayout::row(std::uint64_t number) const {
     const std::uint64_t at = number % axis.size;
     number /= axis.size;
     row.scale += at / axis.block * axis.scale_stride;
-    row.code +=
-        i == packed_axis_ ? at / unit_codes_ * unit_bits_ + at % unit_codes_ * table_.bits : at * axis.code_stride;
+    row.code += at * axis.code_stride;
   }
   return row;
 }
@@ -184,10 +186,11 @@ const std::int8_t* QuantLayout::codes(const std::byte* payload, const Row& row, 
   const std::uint64_t begin = row.code + first * inner_.code_stride;
   if (inner_.code_stride != table_.bits) {
     // Lines are whole bytes, so all codes of the row are at the same place in their bytes.
-    const unsigned shift = static_cast<unsigned>(begin % 8) / table_.bits * 8;
     const std::size_t step = inner_.code_stride / 8;
     const std::uint8_t* at = values + begin / 8;
-    for (std::size_t i = 0; i < count; ++i) buffer[i] = static_cast<std::int8_t>(table_.codes[at[i * step]] >> shift);
+    for (std::size_t i = 0; i < count; ++i) buffer[i] = static_cast<std::int8_t>(at[i * step]);
+    if (table_.is_whole_byte) return buffer;
+    table_.extract(reinterpret_cast<const std::uint8_t*>(buffer), count, static_cast<unsigned>(begin % 8), buffer);
     return buffer;
   }
   const std::uint8_t* from = values + begin / 8;
@@ -214,32 +217,81 @@ const std::int8_t* QuantLayout::codes(const std::byte* payload, const Row& row, 
   return buffer;
 }
 
+// Makes numbers of the codes of the columns [first, first + count).
+void QuantLayout::scale(const std::byte* payload, const Row& row, std::uint64_t first, const std::int8_t* codes,
+                        std::size_t count, float* out, bool stream) const {
+  const std::size_t width = scale_bytes(scale_type_);
+  const float global = global_type_ ? read_scale(*global_type_, payload + length_ - scale_bytes(*global_type_)) : 1.0f;
+  std::uint64_t block = first / inner_.block;
+  std::uint64_t in_block = first % inner_.block;
+  for (std::size_t done = 0; done < count;) {
+    const auto run = static_cast<std::size_t>(std::min<std::uint64_t>(count - done, inner_.block - in_block));
+    const std::uint64_t number = row.scale + block * inner_.scale_stride;
+    const float factor = global * read_scale(scale_type_, payload + scales_ + number * width);
+    if (table_.is_float) {
+      scale_floats(codes + done, run, factor, table_.values, out + done);
+    } else {
+      scale_integers(codes + done, run, factor, out + done, stream);
+    }
+    done += run;
+    ++block;
+    in_block = 0;
+  }
+}
+
 void QuantLayout::decode_row(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
                              float* out, bool stream) const {
   std::int8_t buffer[kStepCodes];
-  const std::size_t width = scale_bytes(scale_type_);
-  const float global = global_type_ ? read_scale(*global_type_, payload + length_ - scale_bytes(*global_type_)) : 1.0f;
   while (count != 0) {
     const std::size_t step = std::min(count, kStepCodes);
-    const std::int8_t* code = codes(payload, row, first, step, buffer);
-    std::uint64_t block = first / inner_.block;
-    std::uint64_t in_block = first % inner_.block;
-    for (std::size_t done = 0; done < step;) {
-      const auto run = static_cast<std::size_t>(std::min<std::uint64_t>(step - done, inner_.block - in_block));
-      const std::uint64_t number = row.scale + block * inner_.scale_stride;
-      const float factor = global * read_scale(scale_type_, payload + scales_ + number * width);
-      if (table_.is_float) {
-        scale_floats(code + done, run, factor, table_.values, out + done);
-      } else {
-        scale_integers(code + done, run, factor, out + done, stream);
-      }
-      done += run;
-      ++block;
-      in_block = 0;
-    }
+    scale(payload, row, first, codes(payload, row, first, step, buffer), step, out, stream);
     first += step;
     out += step;
     count -= step;
+  }
+}
+
+std::uint64_t QuantLayout::chunk() const {
+  constexpr std::uint64_t kUsual = 256u << 10;
+  constexpr std::uint64_t kMost = 4u << 20;
+  if (!has_tiles() || inner_.size == 0) return kUsual;
+  const std::uint64_t rows = std::min<std::uint64_t>(kTileBytes * 8 / table_.bits, kMost / inner_.size);
+  return std::max(rows * inner_.size, kUsual);
+}
+
+bool QuantLayout::has_tiles() const { return !outer_.empty() && outer_.back().code_stride == table_.bits; }
+
+// How many rows from this one on are in the same few bytes of their columns, and worth decoding together: `most` at
+// most. 1 where neighbouring rows have their codes elsewhere.
+std::size_t QuantLayout::rows_of_tile(std::uint64_t row, std::uint64_t most) const {
+  if (!has_tiles()) return 1;
+  const std::uint64_t at = row % outer_.back().size;
+  const std::uint64_t in_byte = at * table_.bits % 8 / table_.bits;
+  return static_cast<std::size_t>(std::min({most, outer_.back().size - at, kTileBytes * 8 / table_.bits - in_byte}));
+}
+
+// Of every column, the bytes that hold these rows are neighbours. They are transposed, some columns at a time, so that
+// the codes of a row become neighbours.
+void QuantLayout::decode_tile(const std::byte* payload, std::uint64_t row, std::size_t rows, float* out,
+                              bool stream) const {
+  alignas(64) std::byte tile[kTileBytes * kTileColumns];
+  std::int8_t buffer[kTileColumns];
+  const std::uint64_t begin = this->row(row).code;
+  const std::size_t stride = inner_.code_stride / 8;
+  const std::size_t bytes = (begin % 8 + rows * table_.bits + 7) / 8;
+  for (std::size_t first = 0; first < inner_.size; first += kTileColumns) {
+    const std::size_t columns = std::min<std::size_t>(kTileColumns, inner_.size - first);
+    transpose_view({payload + begin / 8 + first * stride, stride, columns, bytes, 1}, tile, kTileColumns, false);
+    for (std::size_t i = 0; i < rows; ++i) {
+      const std::size_t bit = begin % 8 + i * table_.bits;
+      const auto* line = reinterpret_cast<const std::uint8_t*>(tile) + bit / 8 * kTileColumns;
+      const auto* codes = reinterpret_cast<const std::int8_t*>(line);
+      if (!table_.is_whole_byte) {
+        table_.extract(line, columns, static_cast<unsigned>(bit % 8), buffer);
+        codes = buffer;
+      }
+      scale(payload, this->row(row + i), first, codes, columns, out + i * inner_.size + first, stream);
+    }
   }
 }
 
@@ -247,8 +299,15 @@ void QuantLayout::decode(const std::byte* payload, std::uint64_t first, std::siz
                          bool stream) const {
   while (count != 0) {
     const std::uint64_t column = first % inner_.size;
-    const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(count, inner_.size - column));
-    decode_row(payload, row(first / inner_.size), column, length, out, stream);
+    const std::uint64_t number = first / inner_.size;
+    auto length = static_cast<std::size_t>(std::min<std::uint64_t>(count, inner_.size - column));
+    const std::size_t rows = column == 0 ? rows_of_tile(number, count / inner_.size) : 1;
+    if (rows > 1) {
+      decode_tile(payload, number, rows, out, stream);
+      length = rows * inner_.size;
+    } else {
+      decode_row(payload, row(number), column, length, out, stream);
+    }
     first += length;
     out += length;
     count -= length;

@@ -16,7 +16,8 @@ namespace weightstore::kernels {
 // it.
 //
 // The tensor is seen as rows of the innermost dimension. In a row, codes have a constant distance, and so have the
-// scales of neighbouring blocks. Where codes and blocks have no gaps the whole tensor is one row.
+// scales of neighbouring blocks. Where codes and blocks have no gaps the whole tensor is one row. A payload that is
+// packed along the second innermost dimension has neighbouring rows in the same bytes; such rows are decoded together.
 class QuantLayout {
  public:
   // Throws Error(kUnsupported) for a scheme that no release of Burn can dequantize, and Error(kInvalidArgument) when a
@@ -25,6 +26,9 @@ class QuantLayout {
 
   std::uint64_t size() const { return size_; }      // in elements
   std::uint64_t length() const { return length_; }  // of the payload
+
+  // How many elements are best decoded by one call, when several threads share the work.
+  std::uint64_t chunk() const;
 
   // Writes the elements [first, first + count) of `payload`, which has length() bytes, to `out`. `stream` bypasses the
   // caches, for a large output.
@@ -48,6 +52,11 @@ class QuantLayout {
   Row row(std::uint64_t number) const;
   void decode_row(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count, float* out,
                   bool stream) const;
+  bool has_tiles() const;  // neighbouring rows are in the same bytes
+  std::size_t rows_of_tile(std::uint64_t row, std::uint64_t most) const;
+  void decode_tile(const std::byte* payload, std::uint64_t row, std::size_t rows, float* out, bool stream) const;
+  void scale(const std::byte* payload, const Row& row, std::uint64_t first, const std::int8_t* codes, std::size_t count,
+             float* out, bool stream) const;
   const std::int8_t* codes(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
                            std::int8_t* buffer) const;
 
@@ -59,11 +68,6 @@ class QuantLayout {
   std::optional<QuantParam> global_type_;  // of the scale at the end, by which all others are multiplied
   std::vector<Axis> outer_;                // the dimensions but the innermost one
   Axis inner_{};
-  // For a payload that is packed along an outer dimension: which one, how many codes a unit has, and its bits.
-  static constexpr std::size_t kNone = ~std::size_t{0};
-  std::size_t packed_axis_ = kNone;
-  std::uint64_t unit_codes_ = 1;
-  std::uint64_t unit_bits_ = 8;
 };
 
 }  // namespace weightstore::kernels

@@ -16,15 +16,14 @@ namespace {
 
 void decode(const kernels::QuantLayout& layout, const std::byte* payload, DType to, std::uint64_t first,
             MutableBytes out, unsigned threads) {
-  constexpr std::size_t kChunkNumbers = 256u << 10;
   const std::size_t item = bits_of(to) / 8;
-  const std::size_t chunk_bytes = kChunkNumbers * item;
+  const std::size_t chunk_bytes = layout.chunk() * item;
   const bool stream = out.size() >= kernels::kStreamBytes;
   io::parallel_for((out.size() + chunk_bytes - 1) / chunk_bytes, transform::threads_for(out.size(), threads),
                    [&](std::size_t chunk) {
                      const std::size_t begin = chunk * chunk_bytes;
                      const MutableBytes part = out.subspan(begin, std::min(chunk_bytes, out.size() - begin));
-                     kernels::decode_as(layout, payload, to, first + chunk * kChunkNumbers, part, stream);
+                     kernels::decode_as(layout, payload, to, first + chunk * layout.chunk(), part, stream);
                    });
 }
 
@@ -108,7 +107,7 @@ class QuantizedBytes final : public ByteProducer {
     }
     io::require_memory(size_);
     payload_ = io::allocate_bulk(size_);
-    kernels::quantize(numbers, scheme_, shape_, payload_.bytes);
+    quantize(numbers, scheme_, shape_, payload_.bytes);
   }
 
   const std::shared_ptr<ByteProducer> input_;
@@ -125,6 +124,21 @@ void dequantize(ConstBytes payload, const QuantScheme& scheme, const std::vector
   const kernels::QuantLayout layout(scheme, shape, payload.size());
   kernels::check_output(layout, to, first, out);
   decode(layout, payload.data(), to, first, out, threads);
+}
+
+void quantize(ConstBytes in, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, MutableBytes out,
+              unsigned threads) {
+  constexpr std::uint64_t kChunkNumbers = 256u << 10;
+  kernels::Quantizer quantizer(in, scheme, shape, out);
+  const std::uint64_t granule = quantizer.granule();
+  const std::uint64_t chunk = std::max(kChunkNumbers / granule, std::uint64_t{1}) * granule;
+  const auto for_chunks = [&](const auto& work) {
+    io::parallel_for((quantizer.size() + chunk - 1) / chunk, transform::threads_for(in.size(), threads),
+                     [&](std::size_t i) { work(i * chunk, std::min(quantizer.size(), (i + 1) * chunk)); });
+  };
+  for_chunks([&](std::uint64_t begin, std::uint64_t end) { quantizer.find_peaks(begin, end); });
+  quantizer.make_scales();
+  for_chunks([&](std::uint64_t begin, std::uint64_t end) { quantizer.encode(begin, end); });
 }
 
 std::shared_ptr<ByteProducer> dequantized_bytes(std::shared_ptr<ByteProducer> bytes, const QuantScheme& scheme,

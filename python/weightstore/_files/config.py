@@ -1,4 +1,4 @@
-"""What a file of torch.save() holds beside tensors, as plain data or as a dataclass."""
+"""What a file of torch.save(), or a plain pickle, holds beside tensors, as plain data or as a dataclass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def read_config(path: Any, key: str | None = None, *, into: None = None, opaque:
 @overload
 def read_config(path: Any, key: str | None = None, *, into: type[T], opaque: Opaque = "skip") -> T: ...
 def read_config(path: Any, key: str | None = None, *, into: type[Any] | None = None, opaque: Opaque = "skip") -> Any:
-    """The parts of a torch.save() file that are not tensors: dicts, lists, numbers, text, bytes and None.
+    """The parts of a torch.save() file, or of a plain pickle of a dict, that are not tensors: dicts, lists, numbers, text,
+    bytes and None.
 
     Tuples, sets and deques become lists (tuples where they are keys of a dict), torch.Size a list, a device, type or path
     its name, a Namespace a dict, a numpy scalar a number, dates and times ISO text, a timedelta its seconds. Tensors,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+    from .. import _core
+
 _HTML_ROWS = 200
 
 
@@ -92,8 +94,13 @@ class File(Mapping[str, TensorHandle]):
         self._source = source
         self._name_list: list[str] | None = None
 
+    @property
+    def _reader(self) -> _core.Reader:
+        """Raises when the file is closed."""
+        return self._source.reader
+
     def _names(self) -> list[str]:
-        reader = self._source.reader
+        reader = self._reader
         if self._name_list is None:
             self._name_list = reader.names()
         return self._name_list
@@ -101,16 +108,16 @@ class File(Mapping[str, TensorHandle]):
     # ---- the mapping ---------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> TensorHandle:
-        return TensorHandle(self._source, self._source.reader.at(name))
+        return TensorHandle(self._source, self._reader.at(name))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._source.reader.find(name) is not None
+        return isinstance(name, str) and self._reader.find(name) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())
 
     def __len__(self) -> int:
-        return len(self._source.reader)
+        return len(self._reader)
 
     def keys(self) -> NamesView:
         """All names, sorted."""
@@ -135,17 +142,17 @@ class File(Mapping[str, TensorHandle]):
     @property
     def metadata(self) -> dict[str, str]:
         """The user's metadata; empty when there is none."""
-        return self._source.reader.metadata() or {}
+        return self._reader.metadata() or {}
 
     @property
     def scalars(self) -> Scalars:
         """Burnpack's named scalars; empty in other formats."""
-        return scalars_of(self._source.reader)
+        return scalars_of(self._reader)
 
     @property
     def left_out(self) -> list[LeftOut]:
         """What the file has besides tensors and plain data, and was not read: (name, type, reason) of each value."""
-        return [LeftOut(*value) for value in self._source.reader.left_out()]
+        return [LeftOut(*value) for value in self._reader.left_out()]
 
     # ---- bulk reads ----------------------------------------------------------------------------------------------
 
@@ -174,7 +181,7 @@ class File(Mapping[str, TensorHandle]):
         """Copies tensors (all of them unless `names` says otherwise) into memory independent of the file, in parallel."""
         from . import loading
 
-        reader = self._source.reader
+        reader = self._reader
         numbers = reader.numbers() if names is None else [reader.at(name) for name in names]
         with reporting(progress) as report:
             return loading.load(reader, numbers, framework, report)
@@ -185,17 +192,17 @@ class File(Mapping[str, TensorHandle]):
         from . import loading
 
         with reporting(progress) as report:
-            loading.load_into(self._source.reader, targets, report)
+            loading.load_into(self._reader, targets, report)
 
     def verify(self, progress: Progress | bool | None = None) -> int:
         """Compares all checksums the file carries with its bytes and returns how many there were. Raises FormatError naming
         the first tensor that differs."""
         with reporting(progress) as report:
-            return self._source.reader.verify_all(report)
+            return self._reader.verify_all(report)
 
     def without_checksum(self) -> list[str]:
         """The names of the tensors that verify() cannot check, because the file has no checksum for them."""
-        reader = self._source.reader
+        reader = self._reader
         return sorted(name for name, *_ in reader.describe_many(reader.without_checksum()))
 
     # ---- for others ----------------------------------------------------------------------------------------------
@@ -221,7 +228,7 @@ class File(Mapping[str, TensorHandle]):
         return self._source.closed
 
     def __enter__(self) -> File:
-        _ = self._source.reader
+        _ = self._reader
         return self
 
     def __exit__(

@@ -6,7 +6,8 @@ from ._read_only import ReadOnlyStore
 
 
 class PytorchStore(ReadOnlyStore):
-    """Loads modules from files that torch.save() wrote: state dicts, checkpoints and whole models. Executes nothing in a file.
+    """Loads modules from files that torch.save() wrote: state dicts, checkpoints and whole models; and from plain pickles of
+    a dict of arrays. Executes nothing in a file.
 
     map_indices_contiguous is "auto" and skip_enum_variants is True unless you set them.
     """

@@ -56,8 +56,6 @@ TEST(foreign_files_are_named_with_what_to_do) {
   CHECK(says(stranger("\n <HTML lang=en>"), "HTML"));
   CHECK(says(stranger("<?xml version=\"1.0\"?><Error>"), "XML"));
   CHECK(says(stranger("PK\5\6"s + std::string(18, '\0')), "ZIP"));
-  CHECK(says(stranger("\x80\2}q\0(X\1\0\0\0a"s), "pickle"));
-  CHECK(says(stranger("\x80\4\x95\0\0\0\0\0\0\0\0"s), "pickle"));
   CHECK(says(stranger("GGUF\3\0\0\0"s), "GGUF"));
   CHECK(says(stranger("\x89HDF\r\n\x1a\n"s), "HDF5"));
   CHECK(says(stranger("\x1f\x8b\x08\0abc"s), "gzip"));
@@ -69,7 +67,10 @@ TEST(files_of_torch_by_their_containers) {
   const std::string number = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."s;
   CHECK(detected("\x80\2"s + number) == Format::kPytorch);
   CHECK(detected("\x80\4\x95\x0d\0\0\0\0\0\0\0"s + number) == Format::kPytorch);
-  CHECK(says(stranger("\x80\2"s + number.substr(0, 12)), "pickle"));
+  // Any other pickle: the reader says what it thinks of it.
+  CHECK(detected("\x80\2"s + number.substr(0, 12)) == Format::kPytorch);
+  CHECK(detected("\x80\2}q\0(X\1\0\0\0a"s) == Format::kPytorch);
+  CHECK(detected("\x80\4\x95\0\0\0\0\0\0\0\0"s) == Format::kPytorch);
 }
 
 TEST(an_index_may_have_any_text_where_tar_has_its_signature) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the three kinds of files have in common: one pickle of the whole object, and storages that it refers to.
+// What the kinds of files have in common: one pickle of the whole object, and storages that it refers to.
 
 #include <cstdint>
 #include <memory>
@@ -80,6 +80,8 @@ std::unique_ptr<Container> open_stream(const ByteSource& source, const Limits& l
                                        std::shared_ptr<MemoryBudget> memory);
 std::unique_ptr<Container> open_tar(const ByteSource& source, const Limits& limits,
                                     std::shared_ptr<MemoryBudget> memory);
+std::unique_ptr<Container> open_plain(const ByteSource& source, const Limits& limits,
+                                      std::shared_ptr<MemoryBudget> memory);
 // Needs no more than kChecksumMemory bytes of memory for a byte of the file.
 std::vector<StorageChecksum> read_zip_checksums(const ByteSource& source, const Limits& limits);
 MemberChecksums::Member read_zip_pickle_member(const ByteSource& source, const Limits& limits);

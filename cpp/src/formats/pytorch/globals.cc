@@ -99,6 +99,7 @@ constexpr Entry kEntries[] = {
     {"torch._utils", "_rebuild_sparse_csr_tensor", GlobalKind::kRebuildSparse, kCall},
     {"torch._utils", "_rebuild_nested_tensor", GlobalKind::kRebuildNested, kCall},
     {"torch._utils", "_rebuild_meta_tensor_no_storage", GlobalKind::kRebuildMeta, kCall},
+    {"torch.storage", "_load_from_bytes", GlobalKind::kStorageOfBytes, kCall},
 };
 
 // Everything in these modules acts on the machine: runs programs, opens files or sockets, imports code.

@@ -52,11 +52,12 @@ enum class GlobalKind : std::uint8_t {
   kRebuildWrapper,  // a tensor that holds other tensors, such as a DTensor
   kArray,           // a numpy array, made empty and then filled by its state
   kArrayOfBuffer,   // a numpy array, made of its bytes
-  // Tensors without dense elements of a plain type.
+  // Tensors without dense elements of a plain type, and storages that pickle.dump() puts into the pickle.
   kRebuildQuantized,
   kRebuildSparse,
   kRebuildNested,
   kRebuildMeta,
+  kStorageOfBytes,
 };
 
 // What a global's number means. A storage class, tensor class or dtype has an element type unless it is untyped or of a

@@ -1,6 +1,7 @@
 #pragma once
 
-// The first bytes of the files that torch.save() has written over the years. docs/formats.md, "PyTorch".
+// The first bytes of the files that torch.save() has written over the years, and of other pickles. docs/formats.md,
+// "PyTorch".
 
 #include <cstddef>
 #include <string_view>
@@ -11,9 +12,14 @@ inline constexpr std::size_t kSignatureBytes = 512;  // as many as a file has, a
 
 inline bool is_zip(std::string_view head) { return head.starts_with(std::string_view("PK\3\4", 4)); }
 
-// A pickle of the number 0x1950A86A20F9469CFC6C, in any protocol from 2 on; from 4 on it may be in a frame.
+// A pickle of any protocol from 2 on.
+inline bool is_pickle(std::string_view head) {
+  return head.size() >= 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
+}
+
+// A pickle of the number 0x1950A86A20F9469CFC6C; from protocol 4 on it may be in a frame.
 inline bool is_stream(std::string_view head) {
-  if (head.size() < 2 || head[0] != '\x80' || head[1] < 2 || head[1] > 5) return false;
+  if (!is_pickle(head)) return false;
   const std::string_view number("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 13);
   std::string_view rest = head.substr(2);
   if (rest.starts_with('\x95') && rest.size() > 9) rest.remove_prefix(9);

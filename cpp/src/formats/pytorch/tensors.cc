@@ -91,6 +91,8 @@ class TensorReader {
         throw unsupported("a nested tensor; save its parts");
       case GlobalKind::kRebuildMeta:
         throw unsupported("a tensor on the meta device, which has a shape but no values");
+      case GlobalKind::kStorageOfBytes:
+        throw unsupported("a storage by itself, without a tensor");
       default:
         throw corrupt("a tensor made by a function that makes none");
     }
@@ -149,6 +151,10 @@ class TensorReader {
   StoredTensor dense(Node arguments) {
     StoredTensor layout(tree_.memory());
     const Node storage = tree_.item(arguments, 0);
+    if (called(tree_, storage) == GlobalKind::kStorageOfBytes) {
+      throw unsupported(
+          "a tensor of torch that pickle.dump() saved; save it with torch.save(), or as an array of numpy");
+    }
     require(tree_.kind(storage) == PickleKind::kPersistent);
     const Storage* found = container_.storage(storage);
     if (found == nullptr) throw corrupt("a tensor of what is no storage");

@@ -1,0 +1,226 @@
+// Quantized tensors that are large enough for several threads and several tiles, against element by element readings of
+// docs/formats.md, "Quantized tensors".
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "check.h"
+#include "weightstore/error.h"
+#include "weightstore/transform.h"
+
+using namespace weightstore;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Shape = std::vector<std::uint64_t>;
+
+unsigned bits_of(QuantValue value) {
+  if (value == QuantValue::kQ8S || value == QuantValue::kQ8F) return 8;
+  return value == QuantValue::kQ4S || value == QuantValue::kQ4F ? 4 : 2;
+}
+
+QuantScheme scheme_of(QuantValue value, QuantStore store, std::uint64_t packed_dim, std::vector<std::uint8_t> block,
+                      BurnRelease release) {
+  QuantScheme scheme;
+  scheme.release = release;
+  scheme.value = value;
+  scheme.store = store;
+  scheme.packed_dim = packed_dim;
+  if (!block.empty()) {
+    scheme.tensor_scale.reset();
+    scheme.block_scale = QuantParam::kF32;
+    scheme.block = std::move(block);
+  }
+  return scheme;
+}
+
+std::uint64_t size_of(const Shape& shape) {
+  std::uint64_t size = 1;
+  for (const std::uint64_t dimension : shape) size *= dimension;
+  return size;
+}
+
+struct Element {
+  std::uint64_t bit;    // where its code is
+  std::uint64_t scale;  // which of the scales it has
+};
+
+// Where each element is, by the rules of 0.22 and later: codes and scales are in row-major order, after the packed
+// dimension has been exchanged with the innermost one.
+class Places {
+ public:
+  Places(const QuantScheme& scheme, const Shape& shape) : shape_(shape), axes_(shape.size()) {
+    bits = scheme.store == QuantStore::kNative ? 8 : bits_of(scheme.value);
+    const std::uint64_t unit = scheme.store == QuantStore::kNative ? 1 : 32 / bits;
+    const std::size_t packed = shape.size() - 1 - scheme.packed_dim;
+    std::uint64_t code_stride = bits;
+    for (std::size_t i = shape.size(); i-- > 0;) {
+      const std::size_t at = i == packed ? shape.size() - 1 : i == shape.size() - 1 ? packed : i;
+      const std::size_t from_end = shape.size() - at;
+      const std::uint64_t block =
+          from_end <= scheme.block.size() ? scheme.block[scheme.block.size() - from_end] : std::uint64_t{1};
+      axes_[at] = {code_stride, scheme.block_scale ? scales : 0, block};
+      code_stride *= at == packed ? (shape[at] + unit - 1) / unit * unit : shape[at];
+      if (scheme.block_scale) scales *= (shape[at] + block - 1) / block;
+    }
+  }
+
+  Element operator[](std::uint64_t number) const {
+    Element element{0, 0};
+    for (std::size_t i = shape_.size(); i-- > 0; number /= shape_[i]) {
+      const std::uint64_t index = number % shape_[i];
+      element.bit += index * axes_[i].code_stride;
+      element.scale += index / axes_[i].block * axes_[i].scale_stride;
+    }
+    return element;
+  }
+
+  unsigned bits;
+  std::uint64_t scales = 1;
+
+ private:
+  struct Axis {
+    std::uint64_t code_stride;
+    std::uint64_t scale_stride;
+    std::uint64_t block;
+  };
+  const Shape shape_;
+  std::vector<Axis> axes_;
+};
+
+int code_at(const Bytes& payload, std::uint64_t bit, unsigned bits) {
+  const int field = static_cast<int>(payload[bit / 8]) >> (bit % 8) & ((1 << bits) - 1);
+  return field >= 1 << (bits - 1) ? field - (1 << bits) : field;
+}
+
+std::vector<float> random_numbers(std::uint64_t count) {
+  std::vector<float> numbers(count);
+  std::uint32_t state = 7;
+  for (float& number : numbers) {
+    state = state * 1664525 + 1013904223;
+    number = static_cast<float>(state >> 8) * 0x1p-23f - 1;
+  }
+  return numbers;
+}
+
+void check_numbers(const QuantScheme& scheme, const Shape& shape) {
+  const Places places(scheme, shape);
+  const std::uint64_t scales = places.scales;
+  Bytes payload(payload_bytes(scheme, shape));
+  for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<std::byte>(i * 167 >> 3);
+  const std::vector<float> made = random_numbers(scales);
+  std::memcpy(payload.data() + payload.size() - 4 * scales, made.data(), 4 * scales);
+  const std::uint64_t size = size_of(shape);
+  std::vector<float> expected(size);
+  for (std::uint64_t i = 0; i < size; ++i) {
+    const Element at = places[i];
+    expected[i] = made[at.scale] * static_cast<float>(code_at(payload, at.bit, places.bits));
+  }
+  const std::uint64_t firsts[] = {0, shape.back(), 3 * shape.back() + 5, size / 2 + 1};
+  for (const std::uint64_t first : firsts) {
+    for (const unsigned threads : {1u, 3u}) {
+      std::vector<float> found(size - first, -1);
+      dequantize(payload, scheme, shape, DType::kF32, first, std::as_writable_bytes(std::span(found)), threads);
+      CHECK(std::equal(found.begin(), found.end(), expected.begin() + static_cast<std::ptrdiff_t>(first)));
+    }
+  }
+}
+
+}  // namespace
+
+TEST(numbers_of_packed_columns) {
+  using enum QuantValue;
+  for (const QuantValue value : {kQ8S, kQ4S, kQ2S}) {
+    check_numbers(scheme_of(value, QuantStore::kPackedU32, 1, {}, BurnRelease::k022), {1100, 1030});
+    // More rows than a tile has, more columns, neither.
+    for (const Shape& shape : {Shape{1100, 9}, Shape{70, 1030}, Shape{3, 70, 15}}) {
+      check_numbers(scheme_of(value, QuantStore::kPackedU32, 1, {}, BurnRelease::k022), shape);
+      check_numbers(scheme_of(value, QuantStore::kPackedU32, 1, {32}, BurnRelease::k022), shape);
+      check_numbers(scheme_of(value, QuantStore::kPackedU32, 1, {3, 16}, BurnRelease::k023), shape);
+    }
+    check_numbers(scheme_of(value, QuantStore::kPackedU32, 2, {2, 5}, BurnRelease::k022), {33, 9, 40});
+    check_numbers(scheme_of(value, QuantStore::kPackedU32, 0, {2, 5}, BurnRelease::k022), {33, 9, 40});
+  }
+  check_numbers(scheme_of(kQ4S, QuantStore::kNative, 0, {3, 16}, BurnRelease::k022), {1100, 1});
+}
+
+namespace {
+
+// Quantizes one element at a time.
+Bytes quantized(const std::vector<float>& numbers, const QuantScheme& scheme, const Shape& shape) {
+  Bytes payload(payload_bytes(scheme, shape));
+  const Places places(scheme, shape);
+  const std::uint64_t scales = places.scales;
+  const unsigned bits = bits_of(scheme.value);
+  const auto most = static_cast<float>((1 << (bits - 1)) - 1);
+  std::vector<float> peaks(scales);
+  for (std::uint64_t i = 0; i < numbers.size(); ++i) {
+    float& peak = peaks[places[i].scale];
+    peak = std::max(peak, std::fabs(numbers[i]));
+  }
+  for (std::uint64_t i = 0; i < scales; ++i) {
+    const float scale = 2 * peaks[i] / (2 * most);
+    peaks[i] = scale > 0 ? scale : std::numeric_limits<float>::min();
+    std::memcpy(payload.data() + payload.size() - 4 * (scales - i), &peaks[i], 4);
+  }
+  for (std::uint64_t i = 0; i < numbers.size(); ++i) {
+    const Element at = places[i];
+    const bool is_even = scheme.release >= BurnRelease::k023;
+    const float scaled = is_even ? numbers[i] / peaks[at.scale] : numbers[i] * (1 / peaks[at.scale]);
+    const float whole = is_even ? std::nearbyint(scaled) : std::round(scaled);
+    const auto code = static_cast<unsigned>(static_cast<int>(std::clamp(whole, -most, most)));
+    payload[at.bit / 8] |= static_cast<std::byte>((code & ((1u << places.bits) - 1)) << at.bit % 8);
+  }
+  return payload;
+}
+
+}  // namespace
+
+TEST(quantized_on_any_number_of_threads) {
+  using enum QuantValue;
+  // The last dimension of the second shape is not a whole number of bytes.
+  for (const Shape& shape : {Shape{1020, 1040}, Shape{1060, 1005}, Shape{1'100'005}}) {
+    const std::vector<float> numbers = random_numbers(size_of(shape));
+    for (const QuantValue value : {kQ8S, kQ4S, kQ2S}) {
+      const BurnRelease release = value == kQ4S ? BurnRelease::k023 : BurnRelease::k022;
+      for (const QuantStore store : {QuantStore::kNative, QuantStore::kPackedU32}) {
+        for (const std::vector<std::uint8_t>& block : {std::vector<std::uint8_t>{}, {5}, {2, 5}}) {
+          if (block.size() > shape.size()) continue;
+          const QuantScheme scheme = scheme_of(value, store, 0, block, release);
+          const Bytes expected = quantized(numbers, scheme, shape);
+          for (const unsigned threads : {1u, 4u}) {
+            Bytes found(expected.size(), std::byte{0xAA});
+            quantize(std::as_bytes(std::span(numbers)), scheme, shape, found, threads);
+            CHECK(found == expected);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(a_number_that_is_not_finite_is_found_by_any_thread) {
+  std::vector<float> numbers = random_numbers(1'500'000);
+  numbers[1'400'000] = NAN;
+  const QuantScheme scheme = scheme_of(QuantValue::kQ8S, QuantStore::kNative, 0, {}, BurnRelease::k022);
+  Bytes out(payload_bytes(scheme, {numbers.size()}));
+  CHECK(CHECK_THROWS(Error, quantize(std::as_bytes(std::span(numbers)), scheme, {numbers.size()}, out)).code() ==
+        ErrorCode::kInvalidArgument);
+}
+
+TEST(subnormal_numbers) {
+  // The scale has no finite inverse.
+  const std::vector<float> numbers = {0, 1e-40f, -1e-40f, 1e-45f};
+  const QuantScheme scheme = scheme_of(QuantValue::kQ8S, QuantStore::kNative, 0, {}, BurnRelease::k022);
+  Bytes out(payload_bytes(scheme, {4}));
+  quantize(std::as_bytes(std::span(numbers)), scheme, {4}, out);
+  CHECK(out[0] == std::byte{0});
+  CHECK(out[1] == std::byte{127});
+  CHECK(out[2] == std::byte{0x81});
+}
+
+RUN_TESTS()
