@@ -14,6 +14,7 @@ from .._files.source import OpenSource, kind_of, open_source
 from .._modules.apply.commit import commit
 from .._modules.apply.plan import Rules, make_plan
 from .._modules.apply.result import ApplyResult
+from .._modules.apply.straight import StraightLoad, plan_straight
 from .._modules.indices import contiguous_names
 from .._modules.snapshot import TensorSnapshot
 from .._modules.values.original import FileTensor
@@ -83,6 +84,7 @@ class ReadingStore(Builder):
         super().__init__()
         self._path = path
         self._data = data
+        self._source: OpenSource | None = None
         self._contents: _Contents | None = None
 
     @classmethod
@@ -106,8 +108,13 @@ class ReadingStore(Builder):
             cls.Error = errors.place_of(cls._format)
 
     def _changed(self) -> Self:
-        self._contents = None
+        self._forget()
         return self
+
+    def _forget(self) -> None:
+        """What was read is read again when it is needed."""
+        self._source = None
+        self._contents = None
 
     def _file_path(self) -> str:
         assert self._path is not None
@@ -143,10 +150,15 @@ class ReadingStore(Builder):
     def _read(self) -> _Contents:
         if self._contents is None:
             with self._placing():
-                source = self._open()
+                source = self._opened()
                 names = self._below_key(source.reader.names())
                 self._contents = _Contents(source, names, self._renamed, self._zero_copy)
         return self._contents
+
+    def _opened(self) -> OpenSource:
+        if self._source is None:
+            self._source = self._open()
+        return self._source
 
     def _open(self) -> OpenSource:
         if self._path is None and self._data is None:
@@ -225,6 +237,12 @@ class ReadingStore(Builder):
         lists the parameters that were changed by then.
         """
         with self._placing():
+            straight = self._plan_straight(module)
+            if straight is not None:
+                self._check(straight.result)
+                with reporting(self._progress) as report:
+                    straight.commit(report)
+                return straight.result
             contents = self._read()
             rules = Rules(
                 filter=self._filter,
@@ -242,6 +260,14 @@ class ReadingStore(Builder):
             with reporting(self._progress) as report:
                 commit(plan, zero_copy=self._zero_copy, progress=report)
         return plan.result
+
+    def _plan_straight(self, module: Any) -> StraightLoad | None:
+        """None if an option, or something in the file or the module, asks for more than reading."""
+        source = self._opened()
+        changes_names = self._top_level_key is not None or self._maps_indices is True or not self._remapper.is_empty()
+        if changes_names or self._filter is not None or self._from_adapter is not None or self._zero_copy:
+            return None
+        return plan_straight(source, module)
 
     def _check(self, result: ApplyResult) -> None:
         """Raises when the result is not what was asked for. Nothing has been applied then."""
