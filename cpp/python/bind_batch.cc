@@ -138,11 +138,12 @@ void init_batch(py::module_& m) {
            "The numbers of tensors that are the same as an earlier one, to that one's.");
 
   const auto progress = py::arg("progress") = py::none();
-  m.def("load_tensors", &load_tensors, py::arg("reader"), py::arg("tensors"), py::arg("exchange"), py::arg("check"),
-        py::arg("make"), py::kw_only(), py::arg("views"), progress,
-        "Tensors of the exchange's library by name, in new memory or as copy-on-write views. Calls check(tensor) before "
-        "anything is read, and then make(tensor, memory), for each that the exchange cannot make. The memory is None if "
-        "there is no view.");
+  m.def(
+      "load_tensors", &load_tensors, py::arg("reader"), py::arg("tensors"), py::arg("exchange"), py::arg("check"),
+      py::arg("make"), py::kw_only(), py::arg("views"), progress,
+      "Tensors of the exchange's library by name, in new memory or as copy-on-write views. Calls check(tensor) before "
+      "anything is read, and then make(tensor, memory), for each that the exchange cannot make. The memory is None if "
+      "there is no view.");
   m.def("fitting", &fitting, py::arg("reader"), py::arg("names"), py::arg("batch"),
         "The tensors by these names, if each can be read straight into its value of the batch; else None.");
   m.def("read_batch", &read_batch, py::arg("reader"), py::arg("tensors"), py::arg("batch"), progress,

@@ -9,6 +9,8 @@
 #include "collectable.h"
 #include "formats/registry.h"
 #include "gil.h"
+#include "io/available_memory.h"
+#include "io/huge_buffer.h"
 #include "objects/py_object.h"
 #include "objects/py_producer.h"
 #include "objects/tensor_batch.h"
@@ -233,12 +235,22 @@ std::vector<std::string> write_file_or_shards(SharedWriter& writer, const py::ob
 
 py::bytes write_bytes(SharedWriter& writer, const std::string& format, bool checksums, const std::string& burn) {
   const auto options = write_options(false, true, checksums, burn, py::none());
-  std::vector<std::byte> bytes;
+  SharedObject bytes;
+  const auto allocate = [&](std::uint64_t size) {
+    io::require_memory(size);
+    HoldGil gil;
+    PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+    if (made == nullptr) throw py::error_already_set();
+    bytes = share(py::reinterpret_steal<py::object>(made));
+    const MutableBytes out(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.get())), size);
+    io::prefer_huge_pages(out);
+    return out;
+  };
   {
     ReleaseGil nogil;
-    bytes = writer.write([&](const Writer& contents) { return contents.write_bytes(format_named(format), options); });
+    writer.write([&](const Writer& contents) { contents.write_memory(format_named(format), allocate, options); });
   }
-  return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return py::reinterpret_borrow<py::bytes>(bytes.get());
 }
 
 // ---- the class ------------------------------------------------------------------------------------------------------

@@ -89,8 +89,7 @@ TensorBatch::TensorBatch(py::list values, const TensorExchange* exchange, py::ha
   for (std::size_t i = 0; i < count; ++i) {
     PyObject* value = PyList_GET_ITEM(values_.ptr(), static_cast<Py_ssize_t>(i));
     const bool is_array = reinterpret_cast<PyObject*>(Py_TYPE(value)) == array_class.ptr();
-    const bool is_known =
-        is_array ? look_at_array(value) : exchange != nullptr && look_at_tensor(value, *exchange);
+    const bool is_known = is_array ? look_at_array(value) : exchange != nullptr && look_at_tensor(value, *exchange);
     if (is_known) {
       kept_.append(py::handle(value));
     } else {

@@ -122,8 +122,7 @@ TensorExchange::TensorExchange(const py::object& capsule, py::tuple classes)
       untyped_storage_(interned("untyped_storage")),
       nbytes_(interned("nbytes")),
       data_ptr_(interned("data_ptr")) {
-  auto* header =
-      static_cast<dlpack::ExchangeHeader*>(PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchangeCapsule));
+  auto* header = static_cast<dlpack::ExchangeHeader*>(PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchangeCapsule));
   if (header == nullptr) {
     PyErr_Clear();
     throw py::type_error("not a capsule of DLPack's exchange API");
@@ -187,9 +186,8 @@ py::object TensorExchange::make(SharedMutableBytes memory, dlpack::DataType type
   managed.version = {1, 1};
   managed.context = made;
   managed.deleter = &Made::destroy;
-  managed.tensor = {made->memory.bytes.data(), {dlpack::kCpu, 0}, static_cast<std::int32_t>(shape.size()),
-                    type,                      sizes,             strides,
-                    0};
+  managed.tensor = {
+      made->memory.bytes.data(), {dlpack::kCpu, 0}, static_cast<std::int32_t>(shape.size()), type, sizes, strides, 0};
   void* object = nullptr;
   if (api_->make_object(&managed, &object) != 0) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(static_cast<PyObject*>(object));
