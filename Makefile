@@ -26,7 +26,7 @@ SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLi
 CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
-.PHONY: demo test test-cpp test-python interop interop-burn bench sanitize lint format fuzz fresh-install clean
+.PHONY: demo test test-cpp test-python interop interop-burn bench bench-small sanitize lint format fuzz fresh-install clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -52,12 +52,18 @@ interop: $(VENV)/.installed $(INTEROP_ENVIRONMENTS:%=$(INTEROP)/%/.ready)
 interop-burn: $(VENV)/.installed $(VENV)/.test
 	$(BIN)/python -m pytest -s -rs tests/interop/burn/both_ways.py
 
-bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
+bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja bench-small
 	$(CMAKE) --build build/bench
 	build/bench/benchmarks/cpp/core_bench
 	$(BIN)/python benchmarks/python/run.py
 	$(BIN)/python benchmarks/python/saver.py
 	$(BIN)/python benchmarks/python/pager.py
+
+# Many small tensors, in time and in instructions; the second needs valgrind.
+bench-small: $(VENV)/.installed $(VENV)/.test
+	$(BIN)/python benchmarks/python/small.py
+	@if command -v valgrind > /dev/null; then $(BIN)/python benchmarks/python/instructions.py; \
+	else echo "there is no valgrind: instructions are not counted"; fi
 
 # A randomized address space can collide with ThreadSanitizer's shadow memory.
 NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,3 +48,14 @@ def contents() -> Callable[..., dict]:
         return {name: (file[name].dtype, tuple(file[name].shape), file[name].bytes()) for name in file}
 
     return read
+
+
+@pytest.fixture(scope="module", params=["together", "one by one"])
+def both_ways(request) -> Iterator[str]:
+    """Runs the tests of a module twice: with tensors that cross into the core together, and as with an older torch, where each
+    goes through Python."""
+    from weightstore._tensors import batches
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "leaves_all_to_python", request.param == "one by one")
+        yield request.param

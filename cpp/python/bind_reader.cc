@@ -1,6 +1,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
+#include "bound_reader.h"
 #include "collectable.h"
 #include "gil.h"
 #include "io/available_memory.h"
@@ -46,11 +47,6 @@ Reader open_released(ReadOptions options, Open open) {
   options.verify_progress = make_progress(py::none());
   ReleaseGil nogil;
   return open(options);
-}
-
-std::size_t checked(const Reader& reader, std::size_t tensor) {
-  if (tensor >= reader.table().size()) throw py::index_error("no tensor has this number");
-  return tensor;
 }
 
 py::list left_out(const Reader& reader) {
@@ -105,16 +101,6 @@ py::list unsigned_scalars(const Reader& reader) {
     if (std::holds_alternative<std::uint64_t>(map.value(i))) names.append(to_str(map.name(i)));
   }
   return names;
-}
-
-std::optional<std::size_t> find(const Reader& reader, const py::str& name) {
-  Py_ssize_t length = 0;
-  const char* data = PyUnicode_AsUTF8AndSize(name.ptr(), &length);
-  if (data == nullptr) {
-    PyErr_Clear();  // lone surrogates: no file has such a name
-    return std::nullopt;
-  }
-  return reader.table().find({data, static_cast<std::size_t>(length)});
 }
 
 std::size_t at(const Reader& reader, const py::str& name) {
@@ -360,6 +346,21 @@ void bind_bytes(ReaderClass& cls) {
 }
 
 }  // namespace
+
+std::size_t checked(const Reader& reader, std::size_t tensor) {
+  if (tensor >= reader.table().size()) throw py::index_error("no tensor has this number");
+  return tensor;
+}
+
+std::optional<std::size_t> find(const Reader& reader, const py::str& name) {
+  Py_ssize_t length = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(name.ptr(), &length);
+  if (data == nullptr) {
+    PyErr_Clear();  // lone surrogates: no file has such a name
+    return std::nullopt;
+  }
+  return reader.table().find({data, static_cast<std::size_t>(length)});
+}
 
 void init_reader(py::module_& m) {
   ReaderClass cls(m, "Reader", "An open file. Tensors go by number, in the order of their data.",

@@ -9,8 +9,11 @@
 #include "collectable.h"
 #include "formats/registry.h"
 #include "gil.h"
+#include "io/available_memory.h"
+#include "io/huge_buffer.h"
 #include "objects/py_object.h"
 #include "objects/py_producer.h"
+#include "objects/tensor_batch.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
 #include "weightstore/writer.h"
@@ -128,6 +131,44 @@ void add_quantized(SharedWriter& writer, const py::str& name, const Reader& read
   writer.to_change().add(std::move(copy));
 }
 
+// The bytes of a known array, gathered while they are written if they are not in order.
+std::shared_ptr<ByteProducer> bytes_of(const TensorBatch& batch, const KnownArray& array, const SharedObject& owner) {
+  if (array.is_row_major) return resident_bytes(ConstBytes(array.data, array.nbytes), owner);
+  StridedArray strided;
+  strided.data = array.data;
+  strided.item_bytes = bits_of(array.dtype) / 8;
+  const auto sizes = batch.sizes(array);
+  const auto strides = batch.byte_strides(array);
+  strided.shape.assign(sizes.begin(), sizes.end());
+  strided.byte_strides.assign(strides.begin(), strides.end());
+  return strided_bytes(std::move(strided), owner);
+}
+
+void add_batch(SharedWriter& writer, const py::list& names, const TensorBatch& batch, const py::object& add_other,
+               const py::object& param_ids) {
+  if (names.size() != batch.size()) throw py::value_error("not as many names as values");
+  const SharedObject owner = share(batch.kept());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const py::object name = names[i];
+    if (!PyUnicode_Check(name.ptr())) {
+      throw py::type_error("names of tensors are str, not " + py::cast<std::string>(py::repr(name)));
+    }
+    const KnownArray* array = batch.known(i);
+    if (array == nullptr) {
+      add_other(i);
+      continue;
+    }
+    NewTensor tensor;
+    tensor.name = utf8_of(py::reinterpret_borrow<py::str>(name));
+    tensor.dtype = array->dtype;
+    const auto sizes = batch.sizes(*array);
+    tensor.shape.assign(sizes.begin(), sizes.end());
+    tensor.bytes = bytes_of(batch, *array, owner);
+    if (!param_ids.is_none()) tensor.param_id = py::cast<std::optional<std::uint64_t>>(param_ids[py::int_(i)]);
+    writer.to_change().add(std::move(tensor));
+  }
+}
+
 void set_metadata(SharedWriter& writer, const py::dict& metadata) {
   TextMap map;
   for (const auto& [key, value] : metadata) {
@@ -194,12 +235,22 @@ std::vector<std::string> write_file_or_shards(SharedWriter& writer, const py::ob
 
 py::bytes write_bytes(SharedWriter& writer, const std::string& format, bool checksums, const std::string& burn) {
   const auto options = write_options(false, true, checksums, burn, py::none());
-  std::vector<std::byte> bytes;
+  SharedObject bytes;
+  const auto allocate = [&](std::uint64_t size) {
+    io::require_memory(size);
+    HoldGil gil;
+    PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+    if (made == nullptr) throw py::error_already_set();
+    bytes = share(py::reinterpret_steal<py::object>(made));
+    const MutableBytes out(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.get())), size);
+    io::prefer_huge_pages(out);
+    return out;
+  };
   {
     ReleaseGil nogil;
-    bytes = writer.write([&](const Writer& contents) { return contents.write_bytes(format_named(format), options); });
+    writer.write([&](const Writer& contents) { contents.write_memory(format_named(format), allocate, options); });
   }
-  return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return py::reinterpret_borrow<py::bytes>(bytes.get());
 }
 
 // ---- the class ------------------------------------------------------------------------------------------------------
@@ -229,6 +280,9 @@ void bind_contents(WriterClass& cls) {
           param_id, "Bytes that produce() returns when they are written.");
   cls.def("add_quantized", &add_quantized, py::keep_alive<1, 3>(), py::arg("name"), py::arg("reader"),
           py::arg("tensor"), param_id, "An unchanged copy of a quantized tensor of another file.");
+  cls.def("add_batch", &add_batch, py::arg("names"), py::arg("batch"), py::arg("add_other") = py::none(),
+          py::arg("param_ids") = py::none(),
+          "All values of a batch, in their order. Calls add_other(i) for each that is left to Python.");
   cls.def("set_metadata", &set_metadata, py::arg("metadata"));
   cls.def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"), py::kw_only(), py::arg("unsigned") = false);
 }

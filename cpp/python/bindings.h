@@ -19,6 +19,7 @@ void init_value(py::module_& m);
 void init_format(py::module_& m);
 void init_quant(py::module_& m);
 void init_reader(py::module_& m);
+void init_batch(py::module_& m);
 void init_producer(py::module_& m);
 void init_writer(py::module_& m);
 void init_convert(py::module_& m);

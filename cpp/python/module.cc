@@ -13,6 +13,7 @@ PYBIND11_MODULE(_core, m) {
   init_format(m);
   init_quant(m);
   init_reader(m);
+  init_batch(m);
   init_producer(m);
   init_writer(m);
   init_convert(m);

@@ -22,6 +22,7 @@ from ._files.scalars import Scalar
 from ._files.sizes import Size
 from ._files.source import Backend, Verify
 from ._tensors import arrays as _arrays
+from ._tensors import batches as _batches
 
 __all__ = ["DeferredTensor", "load", "load_file", "safe_open", "save", "save_file"]
 
@@ -60,6 +61,7 @@ def save_file(
         filename,
         metadata,
         _add,
+        _batch(tensor_dict),
         param_ids=param_ids,
         scalars=scalars,
         durable=durable,
@@ -78,7 +80,8 @@ def save(
     checksums: bool = False,
 ) -> bytes:
     """Returns the bytes of a SafeTensors file."""
-    return _save.collect(tensor_dict, metadata, _add, "safetensors").write_bytes("safetensors", checksums=checksums)
+    writer = _save.collect(tensor_dict, metadata, _add, "safetensors", _batch(tensor_dict))
+    return writer.write_bytes("safetensors", checksums=checksums)
 
 
 def load_file(
@@ -100,6 +103,10 @@ def load(data: bytes, *, verify: Verify = "off") -> dict[str, Array]:
     """Loads all arrays from the bytes of a file, into memory of their own."""
     with open(data, verify=verify) as file:
         return file.load()
+
+
+def _batch(tensors: Mapping[str, Any]) -> _core.TensorBatch:
+    return _batches.look_at(list(tensors.values()), "numpy")
 
 
 def _add(writer: _core.Writer, name: str, value: Any, param_id: int | None, format: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from . import _core
 from ._checkpoints import torch_library as _torch_library
 from ._files import loading as _load
 from ._files import saving as _save
@@ -27,6 +28,7 @@ from ._files.source import Backend, Verify
 from ._state.loading import load_state
 from ._state.saving import save_state
 from ._tensors import aliases as _aliases
+from ._tensors import batches as _batches
 from ._tensors import torch_memory as _torch_memory
 from ._tensors import torch_tensors as _tensors
 
@@ -76,12 +78,13 @@ def save_file(
     burn: for Burnpack: the release of Burn that shall read the file, "0.20" to "0.23". The default is the newest stable release,
         0.22. It matters for files with booleans: 0.20 reads only those written for 0.20, and 0.21 to 0.23 all others.
     """
-    _check(tensors)
+    batch = _checked(tensors)
     _save.save_file(
         tensors,
         filename,
         metadata,
         _tensors.add_tensor,
+        batch,
         param_ids=param_ids,
         scalars=scalars,
         durable=durable,
@@ -100,8 +103,7 @@ def save(
     checksums: bool = False,
 ) -> bytes:
     """Returns the bytes of a SafeTensors file."""
-    _check(tensors)
-    writer = _save.collect(tensors, metadata, _tensors.add_tensor, "safetensors")
+    writer = _save.collect(tensors, metadata, _tensors.add_tensor, "safetensors", _checked(tensors))
     return writer.write_bytes("safetensors", checksums=checksums)
 
 
@@ -206,17 +208,21 @@ def library_path() -> Path:
     return _torch_library.library_path()
 
 
-def _check(tensors: Mapping[str, Any]) -> None:
+def _checked(tensors: Mapping[str, Any]) -> _core.TensorBatch:
+    """The tensors as a batch. Raises if one is not a tensor, or if tensors share memory."""
     if not isinstance(tensors, Mapping):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
-    resident = {}
-    for name, value in tensors.items():
-        if isinstance(value, DeferredTensor):
-            continue
-        if not isinstance(value, torch.Tensor):
+    names, values = list(tensors), list(tensors.values())
+    batch = _batches.look_at(values, "torch")
+    others = [(names[number], values[number]) for number in batch.others()]
+    for name, value in others:
+        if not isinstance(value, (torch.Tensor, DeferredTensor)):
             raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(value)}")
-        resident[name] = value
-    _aliases.check_not_shared(resident)
+    # The batch does not know the storages: tensors that lie between one another, or in several storages over the same
+    # memory, need a closer look.
+    if batch.has_overlap() or any(isinstance(value, torch.Tensor) for _, value in others):
+        _aliases.check_not_shared({name: value for name, value in tensors.items() if isinstance(value, torch.Tensor)})
+    return batch
 
 
 try:

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +50,10 @@ class Writer : public FileContents {
 
   // Returns the bytes that write_file() would write.
   std::vector<std::byte> write_bytes(Format format, const WriteOptions& options = {}) const;
+  // Writes the same bytes into memory that `allocate` returns for their number. `allocate` is called once, on the
+  // calling thread, after the contents were checked. Tensors that lie in memory are copied by several threads, once.
+  void write_memory(Format format, const std::function<MutableBytes(std::uint64_t size)>& allocate,
+                    const WriteOptions& options = {}) const;
 
   // Writes SafeTensors: one file at `path` if the tensors have at most `max_shard_bytes`, otherwise a set of shards
   // whose index is `<path without .safetensors>.safetensors.index.json`. Returns the names of the shards; none for one

@@ -6,6 +6,7 @@
 #include "base/layout_stream.h"
 #include "base/metadata_keys.h"
 #include "file/checksum_table.h"
+#include "file/memory_writer.h"
 #include "file/write_plan.h"
 #include "formats/registry.h"
 #include "io/atomic_file.h"
@@ -104,15 +105,25 @@ void Writer::write_file(const std::filesystem::path& path, Format format, const 
   weightstore::write_file(*this, path, format, options, io::current_file_ops());
 }
 
-std::vector<std::byte> Writer::write_bytes(Format format, const WriteOptions& options) const {
+void Writer::write_memory(Format format, const std::function<MutableBytes(std::uint64_t)>& allocate,
+                          const WriteOptions& options) const {
   const Layout layout = plan_file(*this, format, options);
-  std::vector<std::uint32_t> crcs(tensors().size(), 0);
-  std::vector<std::byte> bytes =
-      stream_memory(layout, tensors(), options.progress, options.checksums ? &crcs : nullptr);
+  check_layout(layout, tensors());
+  const MutableBytes out = allocate(layout.file_size);
+  const auto crcs = weightstore::write_memory(layout, tensors(), options.checksums, options.progress, out);
   if (options.checksums) {
     const std::string header = header_with(*this, crcs, format, options);
-    std::copy_n(reinterpret_cast<const std::byte*>(header.data()), header.size(), bytes.begin());
+    std::copy_n(reinterpret_cast<const std::byte*>(header.data()), header.size(), out.begin());
   }
+}
+
+std::vector<std::byte> Writer::write_bytes(Format format, const WriteOptions& options) const {
+  std::vector<std::byte> bytes;
+  const auto allocate = [&](std::uint64_t size) -> MutableBytes {
+    bytes.resize(size);
+    return bytes;
+  };
+  write_memory(format, allocate, options);
   return bytes;
 }
 

@@ -75,6 +75,12 @@ SharedMutableBytes allocate_bulk(std::size_t size) {
   return {{data, size}, std::shared_ptr<void>(data, Unmap{length})};
 }
 
+void prefer_huge_pages(MutableBytes memory) {
+  const std::uintptr_t begin = round_up(reinterpret_cast<std::uintptr_t>(memory.data()), kHugePage);
+  const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size()) & ~(kHugePage - 1);
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
 void FreshPages::touch(MutableBytes part) {
   const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
   const std::uintptr_t end = begin + part.size();

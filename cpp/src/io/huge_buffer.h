@@ -17,10 +17,14 @@ namespace weightstore::io {
 // the process when it has none: call require_memory() before you fill a lot of memory. Throws std::bad_alloc.
 SharedMutableBytes allocate_bulk(std::size_t size);
 
-// Touches memory of allocate_bulk() before its first use, and measures how long that takes. Usually a huge page is much
-// faster than the small pages that it replaces. But when a hypervisor has taken free memory away from this machine, a
-// huge page takes twenty times as long, while small pages are as fast as ever. When this class notices that, the rest
-// of the memory gets small pages. Thread-safe.
+// Asks the kernel for huge pages where others allocated the memory, such as malloc(). Only pages that are not there yet
+// and lie inside `memory` become huge.
+void prefer_huge_pages(MutableBytes memory);
+
+// Touches memory of allocate_bulk() or after prefer_huge_pages() before its first use, and measures how long that
+// takes. Usually a huge page is much faster than the small pages that it replaces. But when a hypervisor has taken free
+// memory away from this machine, a huge page takes twenty times as long, while small pages are as fast as ever. When
+// this class notices that, the rest of the memory gets small pages. Thread-safe.
 class FreshPages {
  public:
   // `known` is all memory that will be touched, if the caller knows it. To switch to small pages, the kernel is then

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from .. import _core, errors
-from .._tensors import dtypes, frameworks, shapes
+from .._tensors import batches, dtypes, frameworks, shapes
 from .handle import TensorHandle
 from .progress import Meter, Progress, reporting
 from .source import Backend, OpenSource, Verify, open_source
@@ -18,6 +18,13 @@ Description = tuple[str, str, tuple[int, ...], int]
 def load(reader: _core.Reader, numbers: list[int], framework: str, progress: Progress | None) -> dict[str, Any]:
     """New memory for each tensor, as numpy arrays or torch tensors."""
     library = _library(framework)
+    exchange = batches.torch_exchange() if framework == "torch" else None
+    if exchange is not None:
+
+        def make(number: int, memory: Any) -> Any:
+            return library.from_memory(memory, *reader.describe(number)[1:3])
+
+        return _load_tensors(reader, numbers, library, exchange, make, views=False, progress=progress)
     described = _described(reader, numbers, library)
     memories = reader.load(numbers, progress)
     return {
@@ -29,17 +36,42 @@ def load(reader: _core.Reader, numbers: list[int], framework: str, progress: Pro
 def view_all(source: OpenSource, numbers: list[int], framework: str) -> dict[str, Any]:
     """Views of a mapped file: numpy's read-only, torch's copy-on-write. What cannot be viewed is copied."""
     library = _library(framework)
-    described = _described(source.reader, numbers, library)
-    result = {}
-    torch_items = framework == "torch"
-    views = source.reader.views(numbers, writable=torch_items)
-    for number, (name, dtype, shape, _), memory in zip(numbers, described, views, strict=True):
+    reader, is_torch = source.reader, framework == "torch"
+
+    def make(number: int, memory: Any) -> Any:
+        _, dtype, shape, _ = reader.describe(number)
         if memory is not None and library.can_view(memory, dtype):
-            result[name] = library.from_memory(memory, dtype, shape)
-        else:
-            handle = TensorHandle(source, number)
-            result[name] = handle.torch() if torch_items else handle.numpy()
-    return result
+            return library.from_memory(memory, dtype, shape)
+        handle = TensorHandle(source, number)
+        return handle.torch() if is_torch else handle.numpy()
+
+    exchange = batches.torch_exchange() if is_torch else None
+    if exchange is not None:
+        return _load_tensors(reader, numbers, library, exchange, make, views=True, progress=None)
+    described = _described(reader, numbers, library)
+    views = reader.views(numbers, writable=is_torch)
+    return {
+        name: make(number, memory)
+        for number, (name, _, _, _), memory in zip(numbers, described, views, strict=True)
+    }
+
+
+def _load_tensors(
+    reader: _core.Reader,
+    numbers: list[int],
+    library: _Library,
+    exchange: _core.TensorExchange,
+    make: Callable[[int, Any], Any],
+    *,
+    views: bool,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """Torch tensors, made in one call. `make` makes those that torch cannot show as they are stored."""
+
+    def check(number: int) -> None:
+        library.check_showable(*reader.describe(number)[:3])
+
+    return _core.load_tensors(reader, numbers, exchange, check, make, views=views, progress=progress)
 
 
 def load_file(
@@ -109,8 +141,22 @@ class _Target(NamedTuple):
 
 def load_into(reader: _core.Reader, targets: Mapping[str, Any], progress: Progress | None) -> None:
     """Fills the arrays and tensors that are given by the names of what goes into them."""
+    values = list(targets.values())
+    if fill_batch(reader, list(targets), values, progress):
+        return
     numbers = [reader.at(name) for name in targets]
     fill(reader, zip(numbers, reader.describe_many(numbers), targets.values(), strict=True), progress)
+
+
+def fill_batch(reader: _core.Reader, names: list[str], values: list[Any], progress: Progress | None) -> bool:
+    """Fills arrays and tensors if each can be read straight into its memory. Otherwise it does nothing and returns False."""
+    batch = batches.look_at(values)
+    numbers = _core.fitting(reader, names, batch)
+    if numbers is None:
+        return False
+    _core.read_batch(reader, numbers, batch, progress)
+    batches.note_written(values)
+    return True
 
 
 def fill(reader: _core.Reader, targets: Iterable[tuple[int, Description, Any]], progress: Progress | None) -> None:

@@ -22,25 +22,32 @@ def collect(
     metadata: Mapping[str, str] | None,
     add: AddTensor,
     format: str,
+    batch: _core.TensorBatch,
     param_ids: Mapping[str, int] | None = None,
     scalars: Mapping[str, Scalar] | None = None,
 ) -> _core.Writer:
-    """Plans a file. Reads no data."""
+    """Plans a file. Reads no data.
+
+    batch: of the values. `add` adds those that it leaves to Python.
+    """
     holds = FORMATS[format]
     if (param_ids and not holds.has_param_ids) or (scalars and not holds.has_scalars):
         ending = ending_that_holds("param_ids" if param_ids else "scalars")
         text = f"{holds.title} cannot hold {'param ids' if param_ids else 'scalars'}; write a {ending} file"
         raise errors.make("invalid_argument", text, format=format)
+    names, values = list(tensors), list(tensors.values())
     ids = dict(param_ids or {})
+    given = [ids.pop(name, None) for name in names] if ids else None
     writer = _core.Writer()
-    for name, value in tensors.items():
-        if not isinstance(name, str):
-            raise TypeError(f"names of tensors are str, not {name!r}")
-        param_id = ids.pop(name, None)
+
+    def add_other(number: int) -> None:
+        name, value, param_id = names[number], values[number], given[number] if given else None
         if isinstance(value, DeferredTensor):
             writer.add_deferred(name, value.dtype, value.shape, value.produce, param_id)
         else:
             add(writer, name, value, param_id, format)
+
+    writer.add_batch(names, batch, add_other, given)
     if ids:
         raise errors.make("invalid_argument", f"param_ids names tensors that are not saved: {', '.join(sorted(ids))}")
     if metadata is not None:
@@ -68,6 +75,7 @@ def save_file(
     filename: str | os.PathLike[str],
     metadata: Mapping[str, str] | None,
     add: AddTensor,
+    batch: _core.TensorBatch,
     *,
     param_ids: Mapping[str, int] | None,
     scalars: Mapping[str, Scalar] | None,
@@ -76,7 +84,7 @@ def save_file(
     """The body of every `save_file`. The path tells the format. options: as for write()."""
     check_local(os.fspath(filename), "save")
     format = format_to_save(os.fspath(filename))
-    write(collect(tensors, metadata, add, format, param_ids, scalars), filename, format=format, **options)
+    write(collect(tensors, metadata, add, format, batch, param_ids, scalars), filename, format=format, **options)
 
 
 def write(

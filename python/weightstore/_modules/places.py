@@ -73,6 +73,38 @@ def _walk_module(module: Any, path: tuple[str, ...], containers: tuple[str, ...]
             yield from _walk(child, (*path, key), containers, layer)
 
 
+def gather(module: Any) -> tuple[list[str], list[Any]] | None:
+    """The paths and values of places_of(), without the places. None for a mapping with other keys than text; values of a
+    mapping may be anything."""
+    names: list[str] = []
+    values: list[Any] = []
+    if is_torch_module(module):
+        _gather(module, "", names, values)
+    elif isinstance(module, Mapping) and all(isinstance(key, str) for key in module):
+        for key, value in module.items():
+            if value is not None:
+                names.append(key)
+                values.append(value)
+    else:
+        return None
+    return names, values
+
+
+def _gather(module: Any, prefix: str, names: list[str], values: list[Any]) -> None:
+    transient = module._non_persistent_buffers_set
+    for key, value in module._parameters.items():
+        if value is not None:
+            names.append(prefix + key)
+            values.append(value)
+    for key, value in module._buffers.items():
+        if value is not None and key not in transient:
+            names.append(prefix + key)
+            values.append(value)
+    for key, child in module._modules.items():
+        if child is not None:
+            _gather(child, f"{prefix}{key}.", names, values)
+
+
 def layer_name(cls: type) -> str:
     """The name of the torch.nn class that a class is, or derives from; else its own."""
     torch: Any = sys.modules.get("torch")

@@ -97,7 +97,7 @@ class BurnpackStore(WritingStore):
             add_scalars(writer, Scalars(record.scalars, unsigned=record.scalars))  # as Burn stores them
             self._planned_burn = self._burn or _NEWEST_STABLE
             self._write(writer)
-            self._contents = None
+            self._forget()
 
     def apply_optimizer(self, optimizer: Any, model: Any) -> ApplyResult:
         """Loads the state of an optimizer from Burn's record. Parameters are found by their ids, so load the model first, from

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, Self
 
 from .. import errors
@@ -14,6 +15,7 @@ from .._files.source import OpenSource, kind_of, open_source
 from .._modules.apply.commit import commit
 from .._modules.apply.plan import Rules, make_plan
 from .._modules.apply.result import ApplyResult
+from .._modules.apply.straight import StraightLoad, plan_straight
 from .._modules.indices import contiguous_names
 from .._modules.snapshot import TensorSnapshot
 from .._modules.values.original import FileTensor
@@ -30,6 +32,35 @@ def store_of(format: str) -> type[ReadingStore]:
     return _stores.get(format) or _stores[""]
 
 
+class _Snapshots(Mapping[str, TensorSnapshot]):
+    """Snapshots of the tensors of a file, by their names in the store. Each is made when somebody asks for it."""
+
+    def __init__(self, source: OpenSource, numbers: dict[str, int], shares: bool) -> None:
+        self._opened = source
+        self._numbers = numbers
+        self._shares = shares
+        self._has_ids = FORMATS[source.format].has_param_ids
+        self._made: dict[str, TensorSnapshot] = {}
+
+    def __getitem__(self, name: str) -> TensorSnapshot:
+        made = self._made.get(name)
+        if made is None:
+            number, reader = self._numbers[name], self._opened.reader
+            values = FileTensor(self._opened, number, reader.describe(number), self._shares)
+            made = TensorSnapshot(name, values, param_id=reader.param_id(number) if self._has_ids else None)
+            self._made[name] = made
+        return made
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
 class _Contents:
     """What a file holds, under the names the store gives it."""
 
@@ -41,29 +72,29 @@ class _Contents:
         noted = {name: kept for name, kept in self.metadata.items() if kept in known and name not in known}
         renamed = rename([*names, *noted])
         numbers = [reader.at(name) for name in names] if len(names) != len(reader) else reader.numbers()
-        has_ids = FORMATS[source.format].has_param_ids
-        entries = []
-        for number, described in zip(numbers, reader.describe_many(numbers), strict=True):
-            values = FileTensor(source, number, described, shares)
-            entries.append((renamed[described[0]], values, reader.param_id(number) if has_ids else None))
+        entries = [(renamed[name], name, number) for name, number in zip(names, numbers, strict=True)]
         entries.sort(key=lambda entry: entry[0])
-        origins: dict[str, str] = {}
-        self.snapshots: dict[str, TensorSnapshot] = {}
-        for name, values, param_id in entries:
-            if name in origins:
-                raise collision(name, origins[name], values.name)
-            origins[name] = values.name
-            self.snapshots[name] = TensorSnapshot(name, values, param_id=param_id)
+        for (one, origin, _), (other, other_origin, _) in pairwise(entries):
+            if one == other:
+                raise collision(one, origin, other_origin)
+        self.snapshots = _Snapshots(source, {name: number for name, _, number in entries}, shares)
         self.aliases = {renamed[name]: renamed[kept] for name, kept in noted.items() if name in renamed}
+        self._shown: dict[str, TensorSnapshot] = {}
 
     @property
     def metadata(self) -> dict[str, str]:
         return self.source.reader.metadata() or {}
 
+    # What is handed out are copies: changing a snapshot's name there does not change the store.
+
+    def shown(self, name: str) -> TensorSnapshot | None:
+        if name not in self._shown and name in self.snapshots:
+            self._shown[name] = self.snapshots[name].renamed(name)
+        return self._shown.get(name)
+
     @cached_property
-    def shown(self) -> dict[str, TensorSnapshot]:
-        """What is handed out: changing a snapshot's name there does not change the store."""
-        return {name: snapshot.renamed(name) for name, snapshot in self.snapshots.items()}
+    def all_shown(self) -> dict[str, TensorSnapshot]:
+        return {name: snapshot for name in self.snapshots if (snapshot := self.shown(name)) is not None}
 
 
 def collision(name: str, one: str, other: str) -> errors.StoreError:
@@ -83,6 +114,7 @@ class ReadingStore(Builder):
         super().__init__()
         self._path = path
         self._data = data
+        self._source: OpenSource | None = None
         self._contents: _Contents | None = None
 
     @classmethod
@@ -106,8 +138,13 @@ class ReadingStore(Builder):
             cls.Error = errors.place_of(cls._format)
 
     def _changed(self) -> Self:
-        self._contents = None
+        self._forget()
         return self
+
+    def _forget(self) -> None:
+        """What was read is read again when it is needed."""
+        self._source = None
+        self._contents = None
 
     def _file_path(self) -> str:
         assert self._path is not None
@@ -129,11 +166,11 @@ class ReadingStore(Builder):
 
     def get_all_snapshots(self) -> dict[str, TensorSnapshot]:
         """All tensors by name, in the order of keys(). Values are not read; filters and adapters do not apply."""
-        return self._read().shown
+        return self._read().all_shown
 
     def get_snapshot(self, name: str) -> TensorSnapshot | None:
         """One tensor, or None."""
-        return self._read().shown.get(name)
+        return self._read().shown(name)
 
     def get_metadata(self) -> dict[str, str]:
         """The metadata of the file."""
@@ -143,10 +180,15 @@ class ReadingStore(Builder):
     def _read(self) -> _Contents:
         if self._contents is None:
             with self._placing():
-                source = self._open()
+                source = self._opened()
                 names = self._below_key(source.reader.names())
                 self._contents = _Contents(source, names, self._renamed, self._zero_copy)
         return self._contents
+
+    def _opened(self) -> OpenSource:
+        if self._source is None:
+            self._source = self._open()
+        return self._source
 
     def _open(self) -> OpenSource:
         if self._path is None and self._data is None:
@@ -225,6 +267,12 @@ class ReadingStore(Builder):
         lists the parameters that were changed by then.
         """
         with self._placing():
+            straight = self._plan_straight(module)
+            if straight is not None:
+                self._check(straight.result)
+                with reporting(self._progress) as report:
+                    straight.commit(report)
+                return straight.result
             contents = self._read()
             rules = Rules(
                 filter=self._filter,
@@ -242,6 +290,14 @@ class ReadingStore(Builder):
             with reporting(self._progress) as report:
                 commit(plan, zero_copy=self._zero_copy, progress=report)
         return plan.result
+
+    def _plan_straight(self, module: Any) -> StraightLoad | None:
+        """None if an option, or something in the file or the module, asks for more than reading."""
+        source = self._opened()
+        changes_names = self._top_level_key is not None or self._maps_indices is True or not self._remapper.is_empty()
+        if changes_names or self._filter is not None or self._from_adapter is not None or self._zero_copy:
+            return None
+        return plan_straight(source, module)
 
     def _check(self, result: ApplyResult) -> None:
         """Raises when the result is not what was asked for. Nothing has been applied then."""

@@ -7,13 +7,14 @@ from typing import Any, ClassVar, Self
 
 from .. import _core, errors
 from .._files import saving
+from .._files.formats import FORMATS
 from .._modules.adapters import ModuleAdapter, as_adapter
 from .._modules.layers import LayerTypes, Types, make_layer_types
 from .._modules.module_tensors import collect_with_origins, named
-from .._modules.places import is_torch_module
+from .._modules.places import gather, is_torch_module
 from .._modules.snapshot import TensorSnapshot
 from .._modules.values.original import TensorValue
-from .._tensors import frameworks
+from .._tensors import batches, frameworks
 from ._reading import ReadingStore, collision
 
 
@@ -90,9 +91,9 @@ class WritingStore(ReadingStore):
         snapshots, of which the last of a name counts.
         """
         with self._placing():
-            writer = self._plan(self._collected(module))
-            self._write(writer)
-            self._contents = None
+            writer = self._plan_batch(module)
+            self._write(self._plan(self._collected(module)) if writer is None else writer)
+            self._forget()
 
     def get_bytes(self) -> bytes:
         """The contents that were given, or that were saved into a store over bytes."""
@@ -112,6 +113,40 @@ class WritingStore(ReadingStore):
         return collect_with_origins(
             module, self._filter, self._to_adapter, self._skips_variants, self._to_types, refuses_nothing=True
         )
+
+    def _plan_batch(self, module: Any) -> _core.Writer | None:
+        """The plan for a module of which nothing but names changes on the way, made without a snapshot of each tensor. None if
+        that is not so."""
+        if self._filter is not None or self._to_adapter is not None or self._skips_variants or self._has_ids:
+            return None
+        gathered = gather(module)
+        if gathered is None:
+            return None
+        paths, values = gathered
+        batch = batches.look_at(values)
+        below = "" if self._top_level_key is None else self._top_level_key + "."
+        unchanged = not below and self._remapper.is_empty()
+        names = paths if unchanged else [below + self._remapper.rename(path) for path in paths]
+        if batch.others() or len(set(names)) != len(names):
+            return None
+        metadata = self._described()
+        same = batch.same_as_earlier() if self._ties_once else {}
+        if same:
+            for number, first in same.items() if self._describes else ():
+                metadata.setdefault(names[number], names[first])
+            kept = [number for number in range(len(names)) if number not in same]
+            names, values = [names[number] for number in kept], [values[number] for number in kept]
+            batch = batches.look_at(values)
+        writer = _core.Writer()
+        writer.add_batch(names, batch)
+        if metadata:
+            writer.set_metadata(metadata)
+        self._add_scalars(writer)
+        return writer
+
+    @property
+    def _has_ids(self) -> bool:
+        return FORMATS[self._format].has_param_ids
 
     def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
         writer = _core.Writer()

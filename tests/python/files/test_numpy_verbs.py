@@ -11,6 +11,8 @@ import weightstore
 import weightstore.numpy as wn
 from weightstore import errors
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 FORMATS = ["safetensors", "bpk"]
 RNG = np.random.default_rng(1)
 BASE = RNG.standard_normal((6, 8, 10)).astype(np.float32)

@@ -13,6 +13,8 @@ import weightstore  # noqa: E402
 import weightstore.torch as wt  # noqa: E402
 from weightstore import errors  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 # Without a zero: torch itself is not of one mind about the sign of a negated one.
 FLOATS = torch.arange(60, dtype=torch.float32).reshape(3, 4, 5) - 29.5
 COMPLEX = torch.complex(FLOATS, FLOATS.flip(0))

@@ -25,6 +25,8 @@ torch = pytest.importorskip("torch")
 
 nn = torch.nn
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 def test_nothing_is_read_for_what_is_not_applied():
     read = []

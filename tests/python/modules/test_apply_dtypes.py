@@ -18,6 +18,8 @@ torch = pytest.importorskip("torch")
 
 nn = torch.nn
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 def test_values_are_cast_by_default():
     target = {"a": np.zeros(2, "f2"), "b": torch.zeros(2, dtype=torch.bfloat16), "c": np.zeros(2, "f8")}

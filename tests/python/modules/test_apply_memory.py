@@ -21,6 +21,8 @@ torch = pytest.importorskip("torch")
 
 nn = torch.nn
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 class Tied(nn.Module):
     def __init__(self):

@@ -17,6 +17,8 @@ from weightstore import (
     errors,
 )
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 @both
 def test_bytes_round_trip(kind):

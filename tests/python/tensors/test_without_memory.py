@@ -16,6 +16,8 @@ import weightstore.torch
 from support.torch_classes import torch
 from weightstore._tensors import frameworks
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 class Wrapper(torch.Tensor):
     """Values in another tensor, as DTensor and quantized tensors have them."""

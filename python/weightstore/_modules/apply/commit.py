@@ -74,10 +74,9 @@ class _Commit:
                 current = assignment.places[0].path
                 self._one(assignment)
         except errors.StoreError as error:
-            raise self._noted(error) from None
-        except (OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError) as error:
-            wrapped = errors.make("validation", f"{type(error).__name__}: {error}", tensor=current or None)
-            raise self._noted(wrapped) from error
+            raise failure(error, self._replaced) from None
+        except FAILURES as error:
+            raise failure(error, self._replaced, current or None) from error
 
     def _adopt_all(self, source: OpenSource, assignments: dict[int, Assignment]) -> None:
         for framework in ("torch", "numpy"):
@@ -135,12 +134,21 @@ class _Commit:
     def _advance(self, assignments: dict[int, Assignment]) -> None:
         self._meter.advance(sum(assignment.snapshot.nbytes for assignment in assignments.values()))
 
-    def _noted(self, error: errors.StoreError) -> errors.StoreError:
-        error.replaced = self._replaced
-        if self._replaced:
-            names = ", ".join(self._replaced[:10]) + (", ..." if len(self._replaced) > 10 else "")
-            error.add_note(f"{len(self._replaced)} parameters had been replaced by then, wholly or in part: {names}")
-        return error
+
+# What reading, or a callback of the caller, may raise.
+FAILURES = (OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError)
+
+
+def failure(error: Exception, replaced: list[str], tensor: str | None = None) -> errors.StoreError:
+    """The error to raise, with the parameters that were replaced before it."""
+    made = error
+    if not isinstance(made, errors.StoreError):
+        made = errors.make("validation", f"{type(error).__name__}: {error}", tensor=tensor)
+    made.replaced = replaced
+    if replaced:
+        names = ", ".join(replaced[:10]) + (", ..." if len(replaced) > 10 else "")
+        made.add_note(f"{len(replaced)} parameters had been replaced by then, wholly or in part: {names}")
+    return made
 
 
 def _read_overwritten_values(assignments: list[Assignment]) -> None:
