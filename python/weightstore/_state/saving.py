@@ -9,7 +9,7 @@ from .. import errors
 from .._files import saving
 from .._files.paths import check_local
 from .._files.progress import Progress
-from .._tensors import frameworks
+from .._tensors import batches, frameworks
 from .encode import encode
 from .tree import METADATA_KEY
 
@@ -39,7 +39,8 @@ def save_state(
     """
     check_local(os.fspath(path), "save")
     tree, tensors = encode(state)
-    writer = saving.collect(tensors, {METADATA_KEY: tree.text()}, _add, _FORMAT)
+    batch = batches.look_at(list(tensors.values()))
+    writer = saving.collect(tensors, {METADATA_KEY: tree.text()}, _add, _FORMAT, batch)
     try:
         saving.write(
             writer,
