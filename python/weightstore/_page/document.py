@@ -33,6 +33,8 @@ MODULES = (
     "app",
     "start",
 )
+# What tells a page of weightstore from other files; near its beginning.
+MARK = '<meta name="generator" content="weightstore">'
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.mjs";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:const|function|class) )", re.MULTILINE)
 # JSON allows these inside strings; they end a script element, or begin a comment in one.
@@ -44,7 +46,7 @@ def document(data: dict[str, Any], title: str) -> str:
     style, script = _viewer()
     policy = f"default-src 'none'; style-src {_source_hash(style)}; script-src {_source_hash(script)}"
     return _source("page.html").format(
-        policy=policy, title=escape(title), style=style, data=script_json(data), script=script
+        mark=MARK, policy=policy, title=escape(title), style=style, data=script_json(data), script=script
     )
 
 

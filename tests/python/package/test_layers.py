@@ -15,7 +15,8 @@ LARGEST = 16
 # Each package, and the packages it may import. What lies beside them (`numpy`, `_pager`, `_cli`, ...) may import all.
 BELOW = {
     "_tensors": set(),
-    "_files": {"_tensors"},
+    "_page": set(),
+    "_files": {"_tensors", "_page"},
     "_modules": {"_tensors", "_files"},
     "stores": {"_tensors", "_files", "_modules"},
     "_checkpoints": {"_tensors", "_files"},

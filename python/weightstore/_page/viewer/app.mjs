@@ -1,15 +1,15 @@
 // The page: puts the parts together, and holds what is shown.
 
-import { dtypeColour, statusColour } from "./colours.mjs";
+import { statusColour } from "./colours.mjs";
 import { readData } from "./data.mjs";
-import { detailsOf, sharesBar } from "./details.mjs";
+import { detailsOf, dtypeParts, sharesBar } from "./details.mjs";
 import { element } from "./dom.mjs";
 import { RowsView } from "./rows.mjs";
 import { lowerNames, search } from "./search.mjs";
 import { STATUSES, makeTable } from "./table.mjs";
 import { countText, exactText, plural, printable, shareText, sizeText } from "./text.mjs";
 import { TilesView } from "./tiles.mjs";
-import { countMatches, dtypeShares, listRows, makeTree, numberNodes, treeRows } from "./tree.mjs";
+import { countMatches, listRows, makeTree, numberNodes, treeRows } from "./tree.mjs";
 
 const ROWS_AT_FIRST = 60;
 const SHARE_AT_FIRST = 0.1; // of all bytes, of a module that is open at first
@@ -105,28 +105,31 @@ class App {
       {},
       element("div", { class: "title" }, title, this.makeThemeButton()),
       facts,
-      sharesBar(this.root, this.table),
-      status === null ? this.makeLegend() : this.makeChanges(),
+      ...(status === null ? this.makeTypes() : this.makeChanges()),
     );
   }
 
-  /** The types: each a button that finds its tensors. */
-  makeLegend() {
-    const entries = dtypeShares(this.root).map(({ dtype, bytes }) => {
-      const name = this.table.dtypes[dtype];
-      return this.filterButton(`dtype:${name.toLowerCase()}`, dtypeColour(name), printable(name), shareText(bytes, this.root.bytes));
-    });
-    return element("div", { class: "legend", role: "group", "aria-label": "Find tensors of a type" }, ...entries);
+  /** The types: a bar, and for each a button that finds its tensors. */
+  makeTypes() {
+    const parts = dtypeParts(this.root, this.table);
+    const buttons = parts.map(({ name, title, colour, bytes }) =>
+      this.filterButton(`dtype:${name.toLowerCase()}`, colour, title, shareText(bytes, this.root.bytes)),
+    );
+    const legend = element("div", { class: "legend", role: "group", "aria-label": "Find tensors of a type" }, ...buttons);
+    return [sharesBar("Types by bytes", parts), legend];
   }
 
-  /** The differences of two files: each a button that finds its tensors. */
+  /** What differs between two files: a bar, and for each kind a button that finds its tensors. */
   makeChanges() {
-    const counts = STATUSES.map(() => 0);
-    for (const status of this.table.status) counts[status] += 1;
-    const entries = STATUSES.map(({ id, title }, i) =>
-      counts[i] === 0 ? null : this.filterButton(`is:${id}`, statusColour(id), title, exactText(counts[i])),
-    );
-    return element("div", { class: "legend", role: "group", "aria-label": "Find differences" }, ...entries);
+    const parts = STATUSES.map(({ id, title }) => ({ id, title, colour: statusColour(id), bytes: 0, count: 0 }));
+    this.table.status.forEach((status, i) => {
+      parts[status].bytes += this.table.bytes[i];
+      parts[status].count += 1;
+    });
+    const shown = parts.filter(({ count }) => count > 0);
+    const buttons = shown.map(({ id, title, colour, count }) => this.filterButton(`is:${id}`, colour, title, exactText(count)));
+    const legend = element("div", { class: "legend", role: "group", "aria-label": "Find differences" }, ...buttons);
+    return [sharesBar("Differences by bytes", shown), legend];
   }
 
   filterButton(query, colour, title, amount) {

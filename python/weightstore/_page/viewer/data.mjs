@@ -31,9 +31,10 @@ function readFile(file) {
       throw new Error(
         `The data of ${file.path} has ${exactText(count)} names and ${exactText(tensors[column].length)} of ${column}.`,
       );
-  const bytes = Float64Array.from(tensors.bytes, Number);
+  const bytes = new Float64Array(count);
   const elements = new Float64Array(count);
   for (let i = 0; i < count; i += 1) {
+    bytes[i] = Number(tensors.bytes[i]);
     let product = 1;
     for (const size of tensors.shape[i]) product *= Number(size);
     elements[i] = product;

@@ -22,26 +22,33 @@ function facts(pairs, style = "") {
   return element("dl", { class: style }, ...shown.flatMap(([key, value]) => [element("dt", {}, key), element("dd", {}, value)]));
 }
 
-/** A bar of the types in a node, and a line for each of them. */
-export function sharesBar(node, table) {
-  const shares = dtypeShares(node);
-  const parts = shares.map(({ dtype, bytes }) =>
-    element("span", { "--colour": dtypeColour(table.dtypes[dtype]), "--share": `${(100 * bytes) / (node.bytes || 1)}%` }),
-  );
-  const text = shares.map(({ dtype, bytes }) => `${printable(table.dtypes[dtype])} ${shareText(bytes, node.bytes)}`).join(", ");
-  return element("div", { class: "bar", role: "img", "aria-label": `Types by bytes: ${text}` }, ...parts);
+/** A bar of parts: [{title, colour, bytes}]. */
+export function sharesBar(label, parts) {
+  const whole = parts.reduce((sum, { bytes }) => sum + bytes, 0);
+  const spans = parts.map(({ colour, bytes }) => element("span", { "--colour": colour, "--share": `${(100 * bytes) / (whole || 1)}%` }));
+  const text = parts.map(({ title, bytes }) => `${title} ${shareText(bytes, whole)}`).join(", ");
+  return element("div", { class: "bar", role: "img", "aria-label": `${label}: ${text}` }, ...spans);
+}
+
+/** The types in a node, as parts of a bar. */
+export function dtypeParts(node, table) {
+  return dtypeShares(node).map(({ dtype, bytes, tensors }) => {
+    const name = table.dtypes[dtype];
+    return { name, title: printable(name), colour: dtypeColour(name), bytes, tensors };
+  });
 }
 
 function sharesPart(node, table) {
-  const lines = dtypeShares(node).map(({ dtype, bytes, tensors }) =>
+  const parts = dtypeParts(node, table);
+  const lines = parts.map(({ title, colour, bytes, tensors }) =>
     element(
       "li",
       {},
-      element("span", { class: "dot", "--colour": dtypeColour(table.dtypes[dtype]), "aria-hidden": "true" }),
-      `${printable(table.dtypes[dtype])} — ${sizeText(bytes)}, ${plural(tensors, "tensor")}`,
+      element("span", { class: "dot", "--colour": colour, "aria-hidden": "true" }),
+      `${title} — ${sizeText(bytes)}, ${plural(tensors, "tensor")}`,
     ),
   );
-  return [sharesBar(node, table), element("ul", { class: "shares" }, ...lines)];
+  return [sharesBar("Types by bytes", parts), element("ul", { class: "shares" }, ...lines)];
 }
 
 function modulePart(node, root, table, actions) {
@@ -109,10 +116,8 @@ function statusPart(node, table) {
       ? id === "same" && table.differences === null
         ? "same type and shape; values were not compared"
         : title
-      : difference.count === 0
-        ? "all values are equal"
-        : `${plural(difference.count, "value")} of ${exactText(node.elements)} differ, by at most ${numberText(difference.max_absolute)}` +
-          ` (relative ${numberText(difference.max_relative)})`;
+      : `${plural(difference.differing, "value")} of ${exactText(difference.count)} differ, by at most ${numberText(difference.max_absolute)}` +
+        ` (relative ${numberText(difference.max_relative)})`;
   const dot = element("span", { class: "dot", "--colour": statusColour(id), "aria-hidden": "true" });
   return element("p", { class: "change" }, dot, sentence);
 }
@@ -132,7 +137,7 @@ function tensorOfFile(file, place, root) {
   const statistics = file.statistics?.[place];
   if (statistics) parts.push(statisticsPart(statistics));
   const pictures = [
-    statistics?.histogram ? histogramPicture(statistics.histogram) : null,
+    statistics?.histogram?.length > 0 ? histogramPicture(Number(statistics.min), Number(statistics.max), statistics.histogram) : null,
     file.images[place] ? matrixPicture(file.images[place]) : null,
   ];
   if (pictures.some((picture) => picture !== null)) parts.push(element("div", { class: "pictures" }, ...pictures));
@@ -150,8 +155,8 @@ function statisticsPart(statistics) {
       ["Mean", numberText(statistics.mean)],
       ["Std. dev.", numberText(statistics.std)],
       ["Zeros", count("zeros")],
-      ["NaN", count("nan")],
-      ["Infinite", count("inf")],
+      ["NaN", count("nans")],
+      ["Infinite", count("infinities")],
     ],
     "pairs",
   );

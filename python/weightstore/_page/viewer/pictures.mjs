@@ -6,14 +6,14 @@ import { exactText, numberText } from "./text.mjs";
 const WIDTH = 320;
 const HEIGHT = 96;
 
-/** histogram: {low, high, counts}: the counts of values in intervals of equal width from low to high. */
-export function histogramPicture({ low, high, counts }) {
+/** A histogram of `counts` of values in intervals of equal width from `low` to `high`. */
+export function histogramPicture(low, high, counts) {
   const highest = Math.max(...counts, 1);
   const width = WIDTH / counts.length;
   const bars = counts.map((count, i) => {
     const height = count === 0 ? 0 : Math.max((count / highest) * HEIGHT, 1);
-    const from = Number(low) + ((high - low) * i) / counts.length;
-    const to = Number(low) + ((high - low) * (i + 1)) / counts.length;
+    const from = low + ((high - low) * i) / counts.length;
+    const to = low + ((high - low) * (i + 1)) / counts.length;
     const title = `${exactText(count)} from ${numberText(from)} to ${numberText(to)}`;
     const place = { x: i * width, y: HEIGHT - height, width: Math.max(width - 1, 0.5), height };
     return svgElement("rect", place, svgElement("title", {}, title));

@@ -70,7 +70,7 @@ function hasTest(table, i, text) {
     const place = (number === 0 ? table.first : table.second)[i];
     const statistics = file.statistics?.[place];
     if (!statistics) return false;
-    return text === "nan" ? statistics.nan > 0 : text === "inf" ? statistics.inf > 0 : false;
+    return text === "nan" ? statistics.nans > 0 : text === "inf" ? statistics.infinities > 0 : false;
   });
 }
 

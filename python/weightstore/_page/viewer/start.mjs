@@ -3,4 +3,3 @@
 import { show } from "./app.mjs";
 
 show(document.getElementById("weightstore"), JSON.parse(document.getElementById("weightstore-data").textContent));
-performance.mark("weightstore-shown");

@@ -86,7 +86,7 @@ function statusOf({ files: [a, b], first, second, differences }, i) {
   if (one < 0) return ADDED;
   if (two < 0) return REMOVED;
   if (String(a.shape[one]) !== String(b.shape[two])) return SHAPE;
-  if (differences?.[one]?.count > 0) return VALUES;
+  if (differences?.[one]?.differing > 0) return VALUES;
   if (a.dtypes[a.dtype[one]] !== b.dtypes[b.dtype[two]]) return DTYPE;
   return SAME;
 }

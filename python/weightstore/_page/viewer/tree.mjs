@@ -22,7 +22,7 @@ class Node {
     this.changedBytes = 0;
     this.matches = 0; // tensors that the search found
     this.order = -1; // its place among all nodes, by name; see numberNodes()
-    this.sortedBy = "";
+    this.sortedBy = ""; // of a module: the order that its children are in
     this.sortLabel = null;
   }
 
@@ -171,6 +171,7 @@ export function numberNodes(root) {
       next += 1;
     },
   );
+  root.keys = new Float64Array(next);
 }
 
 /** The number that a node has in an order other than that of names. */
@@ -184,21 +185,32 @@ function keyOf(key, table) {
   }[key];
 }
 
-function comparator({ key, down }, table) {
-  const sign = down ? -1 : 1;
-  if (key === "name") return (x, y) => sign * byName(x, y);
+/** A function that sorts nodes of the tree in place. All but the order of names needs numberNodes(). */
+function sorter(root, { key, down }, table) {
+  if (key === "name") {
+    const compare = root.order === 0 ? (x, y) => x.order - y.order : byName;
+    return (nodes) => (down ? nodes.sort(compare).reverse() : nodes.sort(compare));
+  }
   const value = keyOf(key, table);
-  return (x, y) => sign * (value(x) - value(y)) || x.order - y.order;
+  const sign = down ? -1 : 1;
+  const { keys } = root; // an array of numbers, because fields of nodes are slower
+  const compare = (x, y) => keys[x.order] - keys[y.order] || x.order - y.order;
+  return (nodes) => {
+    for (const node of nodes) keys[node.order] = sign * value(node);
+    return nodes.length > FEW ? nodes.sort(compare) : insertionSort(nodes, compare);
+  };
 }
 
-/** The children of a module in an order. The module remembers the order, so that asking again costs nothing. */
-function sortedChildren(node, order, table) {
-  const by = `${order.key} ${order.down}`;
-  if (node.sortedBy !== by) {
-    node.children.sort(comparator(order, table));
-    node.sortedBy = by;
+const FEW = 16; // sorted faster by insertion; most modules have no more children
+
+function insertionSort(nodes, compare) {
+  for (let i = 1; i < nodes.length; i += 1) {
+    const node = nodes[i];
+    let place = i;
+    for (; place > 0 && compare(nodes[place - 1], node) > 0; place -= 1) nodes[place] = nodes[place - 1];
+    nodes[place] = node;
   }
-  return node.children;
+  return nodes;
 }
 
 /** Visits all nodes below the root in order, without recursion. */
@@ -233,10 +245,17 @@ export function countMatches(root, found) {
 /** The rows of the tree: nodes with matches whose modules are all open. */
 export function treeRows(root, isOpen, order, table) {
   if (order.key !== "name") numberNodes(root);
+  const sort = sorter(root, order, table);
+  const by = `${order.key} ${order.down}`;
   const rows = [];
   walk(
     root,
-    (node) => (node === root || isOpen(node) ? sortedChildren(node, order, table).filter((child) => child.matches > 0) : null),
+    (node) => {
+      if (node !== root && !isOpen(node)) return null;
+      if (node.sortedBy !== by) sort(node.children);
+      node.sortedBy = by;
+      return node.matches === node.tensors ? node.children : node.children.filter((child) => child.matches > 0);
+    },
     (node) => rows.push(node),
   );
   return rows;
@@ -245,11 +264,5 @@ export function treeRows(root, isOpen, order, table) {
 /** The rows of the flat list: all tensors that were found. */
 export function listRows(root, order, table) {
   numberNodes(root);
-  const rows = root.leaves.filter((leaf) => leaf.matches > 0);
-  if (order.key === "name") return rows.sort(order.down ? (x, y) => y.order - x.order : (x, y) => x.order - y.order);
-  const sign = order.down ? -1 : 1;
-  const key = keyOf(order.key, table);
-  const keys = new Float64Array(root.leaves.length);
-  for (const leaf of rows) keys[leaf.entry] = key(leaf);
-  return rows.sort((x, y) => sign * (keys[x.entry] - keys[y.entry]) || x.order - y.order);
+  return sorter(root, order, table)(root.leaves.filter((leaf) => leaf.matches > 0));
 }

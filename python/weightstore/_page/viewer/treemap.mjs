@@ -41,12 +41,9 @@ export function layoutTiles(root, width, height, most = 400) {
 function placeChildren({ node, x, y, width, height }, smallest) {
   if (!(node.bytes > 0) || width <= 0 || height <= 0) return [];
   const scale = (width * height) / node.bytes;
-  const shown = node.children.filter((child) => child.bytes * scale >= smallest);
-  if (shown.length < node.children.length) {
-    const small = node.children.filter((child) => child.bytes * scale < smallest);
-    shown.push(...bundles(node, small, BUNDLE * (smallest / scale)));
-  }
-  shown.sort((a, b) => b.bytes - a.bytes);
+  const large = node.children.filter((child) => child.bytes * scale >= smallest).sort((a, b) => b.bytes - a.bytes);
+  const small = node.children.filter((child) => child.bytes * scale < smallest);
+  const shown = [...large, ...bundles(node, small, BUNDLE * (smallest / scale))];
   const items = shown.filter((child) => child.bytes * scale >= 1).map((child) => ({ node: child, area: child.bytes * scale }));
   return squarify(items, x, y, width, height);
 }
