@@ -22,6 +22,7 @@ void init_reader(py::module_& m);
 void init_producer(py::module_& m);
 void init_writer(py::module_& m);
 void init_convert(py::module_& m);
+void init_look(py::module_& m);
 void init_dlpack(py::module_& m);
 void init_pager(py::module_& m);
 void init_pytorch(py::module_& m);

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from . import errors
 from ._core import QuantScheme, __version__
 from ._files.config import read_config
-from ._files.convert import convert
+from ._convert.convert import convert
 from ._files.deferred import DeferredTensor
 from ._files.file import File
 from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
