@@ -43,7 +43,7 @@ test-python: $(VENV)/.installed $(VENV)/.test
 
 # Pages in the system's Chromium. `make test` runs these tests, too, where playwright and Chromium are installed.
 test-browser: $(VENV)/.installed $(VENV)/.test $(VENV)/.browser
-	WEIGHTSTORE_BROWSER=required $(BIN)/python -m pytest tests/browser
+	WEIGHTSTORE_BROWSER=required WEIGHTSTORE_SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/browser
 
 # Other people's programs on this library; fetches them from the package index. tests/interop says what is compared.
 INTEROP := build/interop

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from ._modules.remap import KeyRemapper, map_indices_contiguous, map_indices_contiguous_except
     from ._modules.snapshot import TensorData, TensorSnapshot
     from ._pager import PagedTensor, Pager
+    from ._report import html_report
     from .stores import (
         BurnpackStore,
         FileStore,
@@ -100,6 +101,7 @@ _LAZY_NAMES = {
     "_modules.module_tensors": "apply collect",
     "_layer_pager": "LayerPager",
     "_pager": "PagedTensor Pager",
+    "_report": "html_report",
     "_modules.param_ids": "param_ids set_param_ids",
     "_modules.remap": "KeyRemapper map_indices_contiguous map_indices_contiguous_except",
     "_checkpoints.saver": "Saver split_sparse_dense_state_dict",
@@ -197,6 +199,7 @@ __all__ = [
     "convert",
     "dequantize",
     "errors",
+    "html_report",
     "load_from",
     "map_indices_contiguous",
     "map_indices_contiguous_except",

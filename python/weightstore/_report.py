@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _core, errors
@@ -32,7 +33,7 @@ def html_report(
     path: Any,
     other: Any = None,
     *,
-    out: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     values: bool = False,
     overwrite: bool = False,
     open: bool = False,
@@ -43,13 +44,13 @@ def html_report(
     its bytes, search, and what is known about every tensor. The page is one HTML file that needs no network.
 
     path, other: what `weightstore.open` takes, or an open File.
-    out: where the page goes. An older page of weightstore is replaced.
+    output: where the page goes. An older page of weightstore is replaced.
     values: also read the data: statistics, histograms and small images of matrices; for two files, how far values differ.
     overwrite: True also replaces a file that is not a page of weightstore. False raises ConflictError for one.
     open: show the page in a browser.
     opaque: as for `weightstore.open`.
     """
-    target = os.fspath(out)
+    target = os.fspath(output)
     check_local(target, "save")
     if not overwrite:
         check_replaceable(target)  # before the data is read
@@ -64,7 +65,7 @@ def html_report(
     if open:
         import webbrowser
 
-        webbrowser.open("file://" + os.path.abspath(target))
+        webbrowser.open(Path(target).absolute().as_uri())
 
 
 def report_data(files: list[File], *, values: bool = False, progress: Progress | bool | None = None) -> Json:

@@ -17,7 +17,7 @@ MOST_ROWS = 300
 
 @pytest.fixture
 def page(tmp_path: Path, show):
-    weightstore.html_report(small_model(tmp_path / "model.safetensors"), out=tmp_path / "page.html", values=True)
+    weightstore.html_report(small_model(tmp_path / "model.safetensors"), output=tmp_path / "page.html", values=True)
     return show(tmp_path / "page.html")
 
 
@@ -42,7 +42,7 @@ def test_what_is_seen_first(page):
     facts = page.locator(".facts").inner_text()
     assert "SafeTensors" in facts
     assert "30 tensors" in facts
-    assert "262 K parameters" in facts  # 64000 + 4 * (4 * 64 * 64 + 2 * 64 * 256 + 64) + 128
+    assert "261 K parameters" in facts  # 64000 + 4 * (4 * 64 * 64 + 2 * 64 * 256 + 64) + 128
     assert labels(page)[0] == "embed.weight"
     assert {"layers", "position_ids"} <= set(labels(page))
     assert page.locator(".details").get_by_text("<b>free</b>", exact=True).is_visible()
@@ -59,7 +59,8 @@ def test_expand_and_collapse(page):
     row(page, "layers").click()
     assert labels(page) == ["embed.weight", "layers", "position_ids"]
     page.get_by_role("button", name="Expand").click()
-    assert len(labels(page)) == 30 + 1 + 4 + 8  # tensors, layers, 0 to 3, attn and mlp in each
+    rows = page.get_by_role("treegrid").get_attribute("aria-rowcount")
+    assert int(rows) == 30 + 1 + 4 + 8 + 1  # tensors, layers, 0 to 3, attn and mlp in each, and the headings
     page.get_by_role("button", name="Collapse").click()
     assert labels(page) == ["embed.weight", "layers", "position_ids"]
 
@@ -74,9 +75,9 @@ def test_search(page):
     assert labels(page) == []
     page.get_by_role("searchbox").press("Escape")
     assert "embed.weight" in labels(page)
-    page.get_by_role("button", name="F32").click()
+    page.locator(".legend").get_by_role("button", name="F32").click()
     assert page.get_by_role("status").inner_text() == "5 of 30 tensors"
-    page.get_by_role("button", name="F32").click()
+    page.locator(".legend").get_by_role("button", name="F32").click()
     assert page.get_by_role("searchbox").input_value() == ""
 
 
@@ -236,7 +237,7 @@ def test_compare(tmp_path, show):
     }
     second = small_model(tmp_path / "second.safetensors", **changes)
     for values, other in ((False, []), (True, [("other values", 1)])):
-        weightstore.html_report(first, second, out=tmp_path / "page.html", values=values)
+        weightstore.html_report(first, second, output=tmp_path / "page.html", values=values)
         page = show(tmp_path / "page.html")
         assert page.locator("h1").inner_text() == "first.safetensors → second.safetensors"
         legend = page.locator(".legend button").all_inner_texts()
@@ -264,7 +265,7 @@ def test_names_are_names(tmp_path, show, two):
     metadata = {name or "empty": name for name in HOSTILE}
     tensors = {name: np.arange(64 * (i + 1), dtype="f4").reshape(-1, 8) for i, name in enumerate(HOSTILE)}
     weightstore.numpy.save_file(tensors, path, metadata=metadata)
-    weightstore.html_report(path, *([path] if two else []), out=tmp_path / "page.html", values=True)
+    weightstore.html_report(path, *([path] if two else []), output=tmp_path / "page.html", values=True)
     page = show(tmp_path / "page.html")
     page.get_by_role("button", name="List").click()
     assert len(labels(page)) == len(HOSTILE)
@@ -343,7 +344,7 @@ def test_a_hundred_thousand_tensors(tmp_path, show):
 
 def test_a_file_without_tensors(tmp_path, show):
     weightstore.numpy.save_file({}, tmp_path / "empty.safetensors")
-    weightstore.html_report(tmp_path / "empty.safetensors", out=tmp_path / "page.html", values=True)
+    weightstore.html_report(tmp_path / "empty.safetensors", output=tmp_path / "page.html", values=True)
     page = show(tmp_path / "page.html")
     assert "0 tensors" in page.locator(".facts").inner_text()
     assert labels(page) == []
@@ -358,7 +359,7 @@ def test_values_that_are_no_numbers(tmp_path, show):
         "huge": np.float64([[1e308, -1e308], [0, 1]]),
     }
     weightstore.numpy.save_file(tensors, tmp_path / "odd.safetensors")
-    weightstore.html_report(tmp_path / "odd.safetensors", out=tmp_path / "page.html", values=True)
+    weightstore.html_report(tmp_path / "odd.safetensors", output=tmp_path / "page.html", values=True)
     page = show(tmp_path / "page.html")
     for name in tensors:
         row(page, name).click()

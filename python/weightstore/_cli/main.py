@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import OperationCancelled, StoreError
-from . import completion, convert, diff, directories, inspect, listing, metadata, show, verify
+from . import completion, convert, diff, directories, html, inspect, listing, metadata, show, verify
 from .output import safe
 
 DESCRIPTION = "Looks into, checks, compares and converts files, sets and checkpoints of weights."
@@ -29,7 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="weightstore", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"weightstore {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="verb")
-    for module in (inspect, listing, show, convert, diff, verify, metadata, completion, directories):
+    for module in (inspect, listing, show, html, convert, diff, verify, metadata, completion, directories):
         module.add_to(verbs)
     return parser
 

@@ -12,7 +12,7 @@ import { TilesView } from "./tiles.mjs";
 import { countMatches, listRows, makeTree, numberNodes, treeRows } from "./tree.mjs";
 
 const ROWS_AT_FIRST = 60;
-const SHARE_AT_FIRST = 0.1; // of all bytes, of a module that is open at first
+const SHARE_AT_FIRST = 0.3; // of all bytes, of a module that is open at first
 const THEMES = ["auto", "light", "dark"];
 
 /** Shows data of the format of docs/page.md in an element. What is wrong with the data is said in the element. */

@@ -110,16 +110,18 @@ function tensorPart(node, root, table) {
 
 function statusPart(node, table) {
   const { id, title } = STATUSES[table.status[node.entry]];
-  const difference = table.differences?.[table.first[node.entry]];
-  const sentence =
-    difference === undefined
-      ? id === "same" && table.differences === null
-        ? "same type and shape; values were not compared"
-        : title
-      : `${plural(difference.differing, "value")} of ${exactText(difference.count)} differ, by at most ${numberText(difference.max_absolute)}` +
-        ` (relative ${numberText(difference.max_relative)})`;
+  const first = table.first[node.entry];
+  const difference = table.differences?.[first];
+  // A tensor without statistics is of a type that has no numbers.
+  const isCompared = table.differences !== null && table.files[0].statistics?.[first] !== undefined;
+  const parts = [id === "same" ? (isCompared ? "same type, shape and values" : "same type and shape; values were not compared") : title];
+  if (difference?.differing > 0) {
+    const count = `${plural(difference.differing, "value")} of ${exactText(difference.count)}`;
+    const distance = `by at most ${numberText(difference.max_absolute)} (relative ${numberText(difference.max_relative)})`;
+    parts.push(`${count} differ, ${distance}`);
+  } else if (difference !== undefined) parts.push("all values are equal");
   const dot = element("span", { class: "dot", "--colour": statusColour(id), "aria-hidden": "true" });
-  return element("p", { class: "change" }, dot, sentence);
+  return element("p", { class: "change" }, dot, parts.join("; "));
 }
 
 function tensorOfFile(file, place, root) {
