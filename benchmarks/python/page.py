@@ -93,7 +93,9 @@ def main() -> None:
         goal = {"first paint": FIRST_PAINT_GOAL, "rows": ROWS_GOAL}.get(name, ACTION_GOAL)
         word = "reached" if median(values) <= goal else "NOT REACHED"
         unit = "" if name == "rows" else " ms"
-        print(f"{name:<24} median {median(values):7.0f}{unit}  worst {max(values):7.0f}{unit}  goal {goal}{unit}  {word}")
+        print(
+            f"{name:<24} median {median(values):7.0f}{unit}  worst {max(values):7.0f}{unit}  goal {goal}{unit}  {word}"
+        )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from ._page.output import check_replaceable, write_page
 if TYPE_CHECKING:
     import numpy as np
 
-_BINS = 40
+_BINS = 64
 # Each image is about three kilobytes of the page.
 _MOST_IMAGES = 400
 
@@ -70,9 +70,7 @@ def html_report(
 
 def report_data(files: list[File], *, values: bool = False, progress: Progress | bool | None = None) -> Json:
     """The data of the page, in the format of docs/page.md. The arguments are as for html_report."""
-    described = [
-        file_data(source_of(file).reader, file.path or "in memory", title_of(file.format)) for file in files
-    ]
+    described = [file_data(source_of(file).reader, file.path or "in memory", title_of(file.format)) for file in files]
     if not values:
         return page_data(described)
     for file, data in zip(files, described, strict=True):

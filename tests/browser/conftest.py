@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+
 from support.chromium import ARGUMENTS, MISSING, find_chromium
 
 

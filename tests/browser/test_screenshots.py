@@ -46,7 +46,9 @@ def model(path: Path, *, tuned: bool = False) -> Path:
         for layer in (5, 6, 7):
             for name in "qv":
                 key = f"model.layers.{layer}.self_attn.{name}_proj.weight"
-                tensors[key] = (tensors[key].astype("f4") + random.normal(0, 1e-3, (wide, wide))).astype(ml_dtypes.bfloat16)
+                tensors[key] = (tensors[key].astype("f4") + random.normal(0, 1e-3, (wide, wide))).astype(
+                    ml_dtypes.bfloat16
+                )
             tensors[f"model.layers.{layer}.self_attn.q_proj.lora_A"] = weights("f4", 8, wide)
         for expert in range(3):
             key = f"model.layers.2.mlp.experts.{expert}.up_proj.weight"
@@ -61,18 +63,19 @@ def model(path: Path, *, tuned: bool = False) -> Path:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    first, second = model(folder / "moe-base.safetensors"), model(folder / "moe-tuned.safetensors", tuned=True)
-    weightstore.html_report(first, output=folder / "one.html", values=True)
-    weightstore.html_report(first, second, output=folder / "two.html", values=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)  # a page shows the path as it was given
+        first, second = model(Path("moe-base.safetensors")), model(Path("moe-tuned.safetensors"), tuned=True)
+        weightstore.html_report(first, output="one.html", values=True)
+        weightstore.html_report(first, second, output="two.html", values=True)
     return folder / "one.html", folder / "two.html"
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["one", "two"])
 @pytest.mark.parametrize("look", ["light", "dark", "phone", "phone-dark"])
 def test_screenshot(pages, show, tmp_path, look, number):
-    page = show(pages[number], dark="dark" in look, phone="phone" in look)
+    page = show(pages[number], height=960, dark="dark" in look, phone="phone" in look)
     if number == 0 and "phone" not in look:
-        page.locator(".row", has_text="layers").locator("visible=true").first.wait_for()
         page.locator(".row").filter(has=page.get_by_text("0", exact=True)).click()
         page.locator(".row").filter(has=page.get_by_text("self_attn", exact=True)).click()
         page.locator(".row", has_text="q_proj.weight").click()

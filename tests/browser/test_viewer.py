@@ -21,7 +21,9 @@ def test_functions() -> None:
     if node is None:
         pytest.skip("node is not installed")
     tests = Path(__file__).with_name("viewer_test.mjs")
-    ran = subprocess.run([node, "--test", tests], env={**os.environ, "VIEWER": str(VIEWER)}, capture_output=True, text=True)
+    ran = subprocess.run(
+        [node, "--test", tests], env={**os.environ, "VIEWER": str(VIEWER)}, capture_output=True, text=True
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert int(re.search(r"^# pass (\d+)$", ran.stdout, re.MULTILINE)[1]) >= 15
 

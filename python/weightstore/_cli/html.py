@@ -24,7 +24,9 @@ def add_to(verbs: options.Verbs) -> None:
     )
     parser.add_argument("path", help=options.PATH_HELP)
     parser.add_argument("other", nargs="?", help="the same; to compare with")
-    parser.add_argument("-o", "--output", metavar="PAGE", default="report.html", help="the page; report.html by default")
+    parser.add_argument(
+        "-o", "--output", metavar="PAGE", default="report.html", help="the page; report.html by default"
+    )
     parser.add_argument(
         "--values",
         action="store_true",

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.page_files import HOSTILE, many_tensors, small_model
 
 import weightstore
 import weightstore.numpy
+from support.page_files import HOSTILE, many_tensors, small_model
 from weightstore import errors
 from weightstore._page import data as page_data
 from weightstore._page import notebook

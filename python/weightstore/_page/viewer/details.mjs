@@ -149,16 +149,16 @@ function tensorOfFile(file, place, root) {
 }
 
 function statisticsPart(statistics) {
-  const count = (name) => (statistics[name] > 0 ? exactText(statistics[name]) : "none");
+  const { zeros, nans, infinities } = statistics;
+  const odd = [nans > 0 ? `${exactText(nans)} NaN` : "", infinities > 0 ? `${exactText(infinities)} infinite` : ""];
   return facts(
     [
       ["Minimum", numberText(statistics.min)],
       ["Maximum", numberText(statistics.max)],
       ["Mean", numberText(statistics.mean)],
       ["Std. dev.", numberText(statistics.std)],
-      ["Zeros", count("zeros")],
-      ["NaN", count("nans")],
-      ["Infinite", count("infinities")],
+      ["Zeros", zeros > 0 ? exactText(zeros) : "none"],
+      ["Not finite", odd.filter((text) => text !== "").join(", ") || "none"],
     ],
     "pairs",
   );
