@@ -17,14 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors
 from ._core import QuantScheme, __version__
-from ._files.config import read_config
-from ._convert.convert import convert
-from ._files.deferred import DeferredTensor
-from ._files.file import File
-from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
-from ._files.handle import TensorHandle
-from ._files.safe_open import safe_open
-from ._files.source import LeftOut
 from .errors import (
     BudgetExceeded,
     BurnpackError,
@@ -49,6 +41,20 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from ._convert.convert import convert
+    from ._convert.metadata import set_metadata
+    from ._convert.plan import Plan, PlannedTensor
+    from ._files.config import read_config
+    from ._files.deferred import DeferredTensor
+    from ._files.file import File
+    from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
+    from ._files.handle import TensorHandle
+    from ._files.safe_open import safe_open
+    from ._files.source import LeftOut
+    from ._look.difference import Difference, difference
+    from ._look.statistics import Statistics, statistics
+    from ._look.summary import Summary, summarize
+    from ._look.verification import Verification, verify
     from ._checkpoints.loader import Loader
     from ._checkpoints.reader import CheckpointReader
     from ._checkpoints.saver import Saver, split_sparse_dense_state_dict
@@ -89,8 +95,21 @@ if TYPE_CHECKING:
         save_into,
     )
 
-# Imported on first use: they bring in numpy or torch.
+# Imported on first use: they bring in numpy or torch, or take time that a command which only prints a list need not spend.
 _LAZY_NAMES = {
+    "_convert.convert": "convert",
+    "_convert.metadata": "set_metadata",
+    "_convert.plan": "Plan PlannedTensor",
+    "_files.config": "read_config",
+    "_files.deferred": "DeferredTensor",
+    "_files.file": "File open",
+    "_files.handle": "TensorHandle",
+    "_files.safe_open": "safe_open",
+    "_files.source": "LeftOut",
+    "_look.difference": "Difference difference",
+    "_look.statistics": "Statistics statistics",
+    "_look.summary": "Summary summarize",
+    "_look.verification": "Verification verify",
     "_modules.adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter "
     "dequantize quantize",
     "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
@@ -150,6 +169,7 @@ __all__ = [
     "ConflictError",
     "DTypeMismatch",
     "DeferredTensor",
+    "Difference",
     "File",
     "FileStore",
     "FloatCastAdapter",
@@ -174,6 +194,8 @@ __all__ = [
     "Pager",
     "PagerError",
     "PathFilter",
+    "Plan",
+    "PlannedTensor",
     "PyTorchToBurnAdapter",
     "PytorchError",
     "PytorchStore",
@@ -184,18 +206,22 @@ __all__ = [
     "ShapeMismatch",
     "Saver",
     "SharedTensorsError",
+    "Statistics",
     "StoreError",
     "StoreIOError",
+    "Summary",
     "TensorData",
     "TensorHandle",
     "TensorNotFound",
     "TensorSnapshot",
     "ValidationError",
+    "Verification",
     "__version__",
     "apply",
     "collect",
     "convert",
     "dequantize",
+    "difference",
     "errors",
     "load_from",
     "map_indices_contiguous",
@@ -205,6 +231,10 @@ __all__ = [
     "read_config",
     "safe_open",
     "save_into",
+    "set_metadata",
     "set_param_ids",
     "split_sparse_dense_state_dict",
+    "statistics",
+    "summarize",
+    "verify",
 ]

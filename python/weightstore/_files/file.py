@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
-from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -236,6 +235,8 @@ class File(Mapping[str, TensorHandle]):
         return f"<File {where}, {self.format}, {len(self)} tensors>"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         if self.closed:
             return f"<p>{escape(repr(self))}</p>"
         names = self._names()

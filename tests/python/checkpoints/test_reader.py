@@ -10,7 +10,7 @@ import torch
 
 import weightstore
 import weightstore.torch
-from weightstore._cli import main
+from weightstore._cli.main import main
 
 
 def save(path: Path, layout: str = "plain") -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import weightstore
 import weightstore.numpy
-from weightstore._cli import main
+from weightstore._cli.main import main
 
 
 @pytest.fixture
