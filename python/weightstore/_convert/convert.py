@@ -84,7 +84,7 @@ def convert(
     names = Names(top_level_key, include, exclude, rename)
     most = None if max_shard_size is None and format != INDEX else _shard_bytes(max_shard_size)
     options: dict[str, Any] = {"durable": durable, "overwrite": overwrite, "checksums": checksums}
-    with open_source(src, verify=verify, opaque=opaque) as source, reporting(progress) as report:
+    with open_source(_tables_in_blocks(src), verify=verify, opaque=opaque) as source, reporting(progress) as report:
         reader, sources = names.applied_to(source.reader, source.path)
         if adapter is not None:
             from .adapted import plan_adapted
@@ -138,3 +138,19 @@ def _checked(plan: Plan, path: Any, dry_run: bool, overwrite: bool) -> Plan:
         text = "the file exists; allow overwriting, or choose another name"
         raise errors.make("conflict", text, path=os.fsdecode(path))
     return plan
+
+
+def _tables_in_blocks(src: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """What to open for `src`, so that the tables of a checkpoint stay tables: of a directory the index, which has the blocks of
+    a column, and not the directory, where the column is one tensor."""
+    if not os.path.isdir(src):
+        return src
+    kind, paths = _core.find_model(src)
+    if kind == "recis" and (tables := _core.CheckpointReader.open(src).tables()):
+        raise errors.make(
+            "invalid_argument",
+            f"has tables, such as {next(iter(tables))!r}, in RecIS's layout, which no file can hold; load them with Loader "
+            "and save them with Saver, or read single columns with weightstore.open",
+            path=os.fsdecode(src),
+        )
+    return paths[0] if kind == "file" else src

@@ -77,10 +77,11 @@ class Opening(NamedTuple):
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:
-    """Inode, size and time of the last change in nanoseconds; None for a file that is not there."""
+    """Inode, size and time of the last change in nanoseconds, of a directory those of its index or file; None for what is not
+    there."""
     try:
-        status = os.stat(path)
-    except OSError:
+        status = os.stat(_core.find_model(path)[1][0] if os.path.isdir(path) else path)
+    except (OSError, errors.StoreError):
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -147,7 +148,7 @@ def open_source(
     opaque: Opaque = "skip",
     limits: Mapping[str, Size] | None = None,
 ) -> OpenSource:
-    """Opens a path, a binary file object or contents. The arguments are those of weightstore.open()."""
+    """Opens the path of a file or directory, a binary file object or contents. The arguments are those of weightstore.open()."""
     kind, mapped = kind_of(source), check_backend(backend) == "mmap"
     if kind == "path":
         check_local(os.fspath(source), "open")
