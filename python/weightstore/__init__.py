@@ -41,6 +41,9 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from ._checkpoints.loader import Loader
+    from ._checkpoints.reader import CheckpointReader
+    from ._checkpoints.saver import Saver, split_sparse_dense_state_dict
     from ._convert.convert import convert
     from ._convert.metadata import set_metadata
     from ._convert.plan import Plan, PlannedTensor
@@ -51,14 +54,11 @@ if TYPE_CHECKING:
     from ._files.handle import TensorHandle
     from ._files.safe_open import safe_open
     from ._files.source import LeftOut
+    from ._layer_pager import LayerPager
     from ._look.difference import Difference, difference
     from ._look.statistics import Statistics, statistics
     from ._look.summary import Summary, summarize
     from ._look.verification import Verification, verify
-    from ._checkpoints.loader import Loader
-    from ._checkpoints.reader import CheckpointReader
-    from ._checkpoints.saver import Saver, split_sparse_dense_state_dict
-    from ._layer_pager import LayerPager
     from ._modules.adapters import (
         BurnToPyTorchAdapter,
         ChainAdapter,

@@ -102,7 +102,9 @@ def convert(
             options.update(progress=report, burn=burn or "", dtype=numbers, max_shard_bytes=most)
             if dropped := _core.convert(reader, path, format, **options):
                 title = title_of(format_of_files(format))
-                _log.warning("%s: %s cannot hold param ids; those of %d tensors are not in %s", src, title, dropped, path)
+                _log.warning(
+                    "%s: %s cannot hold param ids; those of %d tensors are not in %s", src, title, dropped, path
+                )
         return _checked(plan, path, dry_run, overwrite)
 
 
@@ -120,7 +122,9 @@ def _plan(
 ) -> Plan:
     reader = source.reader
     dtypes = [row[1] for row in reader.describe_many([reader.at(name) for name in sources])]
-    tensors = tuple(PlannedTensor(*one) for one in ((s, d, *row) for s, d, row in zip(sources, dtypes, rows, strict=True)))
+    tensors = tuple(
+        PlannedTensor(*one) for one in ((s, d, *row) for s, d, row in zip(sources, dtypes, rows, strict=True))
+    )
     sizes = [tensor.nbytes for tensor in tensors]
     sharded = most is not None and (format == INDEX or sum(sizes) > most)
     return Plan(

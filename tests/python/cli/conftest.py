@@ -9,13 +9,7 @@ import pytest
 
 import weightstore
 import weightstore.numpy
-
-TENSORS = {
-    "model.layers.0.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
-    "model.layers.1.weight": -np.arange(12, dtype=np.float32).reshape(3, 4),
-    "model.norm.bias": np.array([1.5, np.nan, np.inf, 0.0], np.float16),
-    "step": np.array(2**62 + 1, np.int64),
-}
+from support.command import TENSORS
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-from support.command import run
 
 import weightstore
 import weightstore.numpy
-
-from .conftest import TENSORS
+from support.command import TENSORS, run
 
 EVIL = ["\x1b[2J\x1b[1;1H", "</script><img onerror=alert(1)>", "a\nb\tc", "‮evil", "\x9b31m", "层.权重", "", "." * 5]
 
@@ -82,7 +80,7 @@ def test_list_chooses_and_sorts(files):
     assert names("--sort", "size", "--reverse")[0].startswith("model.layers")
     assert names("--sort", "dtype")[0] == "model.norm.bias"
     with weightstore.open(files["burnpack"]) as file:
-        by_place = [name for name in run_json_names(files["burnpack"], "--sort", "file")]
+        by_place = run_json_names(files["burnpack"], "--sort", "file")
         assert sorted(by_place) == list(file)
     done = run("list", files["burnpack"], "--include", "(")
     assert done.status == 2
@@ -94,7 +92,9 @@ def run_json_names(path, *options):
 
 def test_hostile_names_are_only_text(tmp_path):
     path = tmp_path / "evil.safetensors"
-    weightstore.numpy.save_file({name: np.zeros(1) for name in EVIL}, path, metadata={name or "empty": name for name in EVIL})
+    weightstore.numpy.save_file(
+        {name: np.zeros(1) for name in EVIL}, path, metadata={name or "empty": name for name in EVIL}
+    )
     for verb in ("inspect", "list", "show", "verify"):
         run(verb, path)  # which looks at every character
         if verb != "verify":
@@ -212,7 +212,14 @@ def test_hexdump_names_the_fields(files, kind, names):
 def test_hexdump_of_other_files(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(3))
     fields = run("inspect", tmp_path / "a.npy", "--hexdump", "--json").json
-    assert [field["name"] for field in fields] == ["magic", "version", "minor version", "length of the header", "header", "data"]
+    assert [field["name"] for field in fields] == [
+        "magic",
+        "version",
+        "minor version",
+        "length of the header",
+        "header",
+        "data",
+    ]
     assert "'descr': '<i8'" in fields[4]["meaning"]
     (tmp_path / "cut.safetensors").write_bytes((2**60).to_bytes(8, "little") + b"{")
     fields = run("inspect", tmp_path / "cut.safetensors", "--hexdump", "--json").json
