@@ -1,11 +1,14 @@
 #include <pybind11/stl.h>
 
+#include <bit>
+#include <cstring>
 #include <string>
 #include <unordered_set>
 #include <variant>
 
 #include "bindings.h"
 #include "gil.h"
+#include "kernels/numbers.h"
 #include "objects/py_object.h"
 #include "objects/py_progress.h"
 #include "weightstore/outline.h"
@@ -82,6 +85,38 @@ py::list compare(const Reader& a, const Reader& b, const std::vector<std::pair<s
   return results;
 }
 
+// Integers as int, bools as bool, everything else as float. None for a type without numbers.
+py::object numbers_of(const std::string& dtype_name, const py::object& data) {
+  const DType type = kernels::number_type(dtype_named(dtype_name));
+  const auto kind = kernels::number_kind(type);
+  if (kind == kernels::NumberKind::kNone) return py::none();
+  const SharedBytes held = buffer_bytes(data);
+  const std::size_t count = held.bytes.size() * 8 / bits_of(type);
+  std::vector<double> numbers(count);
+  kernels::decode_numbers(type, held.bytes.data(), count, numbers.data());
+  const std::string_view name = name_of(type);
+  const bool is_bool = name.starts_with("BOOL") || name.starts_with("Bool");
+  py::list list(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t bits = 0;
+    if (kind == kernels::NumberKind::kSigned || kind == kernels::NumberKind::kUnsigned) {
+      std::memcpy(&bits, held.bytes.data() + i * sizeof bits, sizeof bits);
+    }
+    if (is_bool) {
+      list[i] = py::bool_(numbers[i] != 0);
+    } else if (kind == kernels::NumberKind::kSigned) {
+      list[i] = py::int_(std::bit_cast<std::int64_t>(bits));
+    } else if (kind == kernels::NumberKind::kUnsigned) {
+      list[i] = py::int_(bits);
+    } else if (name[0] == 'I' || name[0] == 'U') {
+      list[i] = py::int_(static_cast<std::int64_t>(numbers[i]));
+    } else {
+      list[i] = py::float_(numbers[i]);
+    }
+  }
+  return list;
+}
+
 py::tuple dtype_names(std::uint64_t set) {
   py::list names;
   for (int type = 0; type < kDTypeCount; ++type) {
@@ -137,6 +172,8 @@ void init_look(py::module_& m) {
       },
       py::arg("reader"), py::arg("tensors"), py::arg("show"),
       "A table of tensors as text in UTF-8. show(name) gives text and width of a name that is not printable ASCII.");
+  m.def("numbers_of", &numbers_of, py::arg("dtype"), py::arg("data"),
+        "The numbers in the bytes of a few elements as a list, or None for a type without numbers.");
   m.def("outline", &outline, py::arg("reader"), py::kw_only(), py::arg("depth"), py::arg("largest"),
         "((tensors, parameters, nbytes), [(dtype, totals)], numbers of the largest tensors, [(path, is_tensor, depth, "
         "totals, dtypes)]).");

@@ -17,14 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors
 from ._core import QuantScheme, __version__
-from ._files.config import read_config
-from ._convert.convert import convert
-from ._files.deferred import DeferredTensor
-from ._files.file import File
-from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
-from ._files.handle import TensorHandle
-from ._files.safe_open import safe_open
-from ._files.source import LeftOut
 from .errors import (
     BudgetExceeded,
     BurnpackError,
@@ -52,7 +44,22 @@ if TYPE_CHECKING:
     from ._checkpoints.loader import Loader
     from ._checkpoints.reader import CheckpointReader
     from ._checkpoints.saver import Saver, split_sparse_dense_state_dict
+    from ._convert.convert import convert
+    from ._convert.metadata import set_metadata
+    from ._convert.plan import Plan, PlannedTensor
+    from ._files.config import read_config
+    from ._files.deferred import DeferredTensor
+    from ._files.file import File
+    from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
+    from ._files.handle import TensorHandle
+    from ._files.safe_open import safe_open
+    from ._files.source import LeftOut
     from ._layer_pager import LayerPager
+    from ._look.difference import Difference, difference
+    from ._look.report import html_report
+    from ._look.statistics import Statistics, statistics
+    from ._look.summary import Summary, summarize
+    from ._look.verification import Verification, verify
     from ._modules.adapters import (
         BurnToPyTorchAdapter,
         ChainAdapter,
@@ -78,7 +85,6 @@ if TYPE_CHECKING:
     from ._modules.remap import KeyRemapper, map_indices_contiguous, map_indices_contiguous_except
     from ._modules.snapshot import TensorData, TensorSnapshot
     from ._pager import PagedTensor, Pager
-    from ._report import html_report
     from .stores import (
         BurnpackStore,
         FileStore,
@@ -90,8 +96,21 @@ if TYPE_CHECKING:
         save_into,
     )
 
-# Imported on first use: they bring in numpy or torch.
+# Imported on first use: they bring in numpy or torch, or take time that a command which only prints a list need not spend.
 _LAZY_NAMES = {
+    "_convert.convert": "convert",
+    "_convert.metadata": "set_metadata",
+    "_convert.plan": "Plan PlannedTensor",
+    "_files.config": "read_config",
+    "_files.deferred": "DeferredTensor",
+    "_files.file": "File open",
+    "_files.handle": "TensorHandle",
+    "_files.safe_open": "safe_open",
+    "_files.source": "LeftOut",
+    "_look.difference": "Difference difference",
+    "_look.statistics": "Statistics statistics",
+    "_look.summary": "Summary summarize",
+    "_look.verification": "Verification verify",
     "_modules.adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter "
     "dequantize quantize",
     "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
@@ -101,7 +120,7 @@ _LAZY_NAMES = {
     "_modules.module_tensors": "apply collect",
     "_layer_pager": "LayerPager",
     "_pager": "PagedTensor Pager",
-    "_report": "html_report",
+    "_look.report": "html_report",
     "_modules.param_ids": "param_ids set_param_ids",
     "_modules.remap": "KeyRemapper map_indices_contiguous map_indices_contiguous_except",
     "_checkpoints.saver": "Saver split_sparse_dense_state_dict",
@@ -152,6 +171,7 @@ __all__ = [
     "ConflictError",
     "DTypeMismatch",
     "DeferredTensor",
+    "Difference",
     "File",
     "FileStore",
     "FloatCastAdapter",
@@ -176,6 +196,8 @@ __all__ = [
     "Pager",
     "PagerError",
     "PathFilter",
+    "Plan",
+    "PlannedTensor",
     "PyTorchToBurnAdapter",
     "PytorchError",
     "PytorchStore",
@@ -186,18 +208,22 @@ __all__ = [
     "ShapeMismatch",
     "Saver",
     "SharedTensorsError",
+    "Statistics",
     "StoreError",
     "StoreIOError",
+    "Summary",
     "TensorData",
     "TensorHandle",
     "TensorNotFound",
     "TensorSnapshot",
     "ValidationError",
+    "Verification",
     "__version__",
     "apply",
     "collect",
     "convert",
     "dequantize",
+    "difference",
     "errors",
     "html_report",
     "load_from",
@@ -208,6 +234,10 @@ __all__ = [
     "read_config",
     "safe_open",
     "save_into",
+    "set_metadata",
     "set_param_ids",
     "split_sparse_dense_state_dict",
+    "statistics",
+    "summarize",
+    "verify",
 ]

@@ -78,7 +78,7 @@ def _bash(verbs: dict[str, argparse.ArgumentParser]) -> str:
     return f"""_weightstore() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" verb="${{COMP_WORDS[1]}}" flags=
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W '{' '.join(verbs)} --help --version' -- "$word"))
+        COMPREPLY=($(compgen -W '{" ".join(verbs)} --help --version' -- "$word"))
         return
     fi
     case "$verb:$before" in{choices}

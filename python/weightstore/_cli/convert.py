@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .._files.formats import endings
 from ..errors import make
 from . import options
 from .output import print_json, safe, table
@@ -31,8 +32,8 @@ def add_to(verbs: options.Verbs) -> None:
             "weightstore convert net.safetensors net.bpk --adapter pytorch-to-burn --module mypackage.net:Net",
         ),
     )
-    parser.add_argument("source", help=options.PATH_HELP)
-    parser.add_argument("target", help="a name that ends in .safetensors, .safetensors.index.json or .bpk")
+    parser.add_argument("source", help=f"{options.PATH_HELP}; usual endings of files are {endings()}")
+    parser.add_argument("target", help=f"a name that ends in {endings(writable=True)}")
     parser.add_argument("--overwrite", action="store_true", help="replace the target if it is there")
     parser.add_argument("--dry-run", action="store_true", help="print what would be written, and write nothing")
     parser.add_argument(
@@ -48,7 +49,9 @@ def add_to(verbs: options.Verbs) -> None:
         help="replace all matches of a regular expression in names; $1 is the first group. Several are applied in order",
     )
     parser.add_argument(
-        "--dtype", metavar="TYPE", help="cast floating-point tensors to F32, F64, F16 or BF16; quantized ones become numbers"
+        "--dtype",
+        metavar="TYPE",
+        help="cast floating-point tensors to F32, F64, F16 or BF16; quantized ones become numbers",
     )
     parser.add_argument(
         "--adapter",
@@ -59,10 +62,14 @@ def add_to(verbs: options.Verbs) -> None:
         "--module", metavar="PACKAGE:CLASS", help="for --adapter: the torch module that says which layer a tensor is of"
     )
     parser.add_argument(
-        "--types", metavar="FILE", help="for --adapter: a JSON file of patterns of layers and their types: {\"fc\": \"Linear\"}"
+        "--types",
+        metavar="FILE",
+        help='for --adapter: a JSON file of patterns of layers and their types: {"fc": "Linear"}',
     )
     parser.add_argument(
-        "--max-shard-size", metavar="SIZE", help="write shards of at most this size, such as 5GB or 5GiB, and their index"
+        "--max-shard-size",
+        metavar="SIZE",
+        help="write shards of at most this size, such as 5GB or 5GiB, and their index",
     )
     parser.add_argument("--checksums", action="store_true", help="compute a checksum of every tensor")
     parser.add_argument(
@@ -156,7 +163,7 @@ def _module(text: str) -> Any:
         raise make("invalid_argument", f"--module {text!r} is not of the form package:Class")
     sys.path.insert(0, "")  # as python -m does: modules of the current directory are found
     try:
-        made = importlib.import_module(package)
+        made: Any = importlib.import_module(package)
     except ImportError as error:
         raise make("invalid_argument", f"--module: cannot import {package!r}: {error}") from error
     finally:
@@ -180,12 +187,17 @@ def _print(plan: Plan) -> None:
     from .._files.sizes import format_size
 
     rows = [
-        (safe(row.source) if row.source == row.name else f"{safe(row.source)} => {safe(row.name)}",
-         row.dtype if row.dtype == row.source_dtype else f"{row.source_dtype} => {row.dtype}",
-         str(list(row.shape)), format_size(row.nbytes))
+        (
+            safe(row.source) if row.source == row.name else f"{safe(row.source)} => {safe(row.name)}",
+            row.dtype if row.dtype == row.source_dtype else f"{row.source_dtype} => {row.dtype}",
+            str(list(row.shape)),
+            format_size(row.nbytes),
+        )
         for row in plan.tensors
     ]
     print(table(rows, right=(3,)), end="")
     total = sum(row.nbytes for row in plan.tensors)
     files = "" if plan.shards is None else f" in {plan.shards} shards"
-    print(f"{len(rows)} tensors, {format_size(total)}, as {plan.title}{files}: {safe(plan.target)}; nothing was written")
+    print(
+        f"{len(rows)} tensors, {format_size(total)}, as {plan.title}{files}: {safe(plan.target)}; nothing was written"
+    )

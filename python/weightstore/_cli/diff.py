@@ -57,7 +57,11 @@ def _print(found: Difference) -> None:
         print(style(f"+ {safe(name)}", "green"))
     for one in found.changed:
         print(style(f"~ {safe(one.name)}", "yellow") + f": {_text(one)}")
-    what = "tensors have the same types, shapes and values" if found.compared_values else "tensors have the same types and shapes"
+    what = (
+        "tensors have the same types, shapes and values"
+        if found.compared_values
+        else "tensors have the same types and shapes"
+    )
     counts = [(len(found.missing), "missing"), (len(found.extra), "extra"), (len(found.changed), "changed")]
     parts = [f"{count} {word}" for count, word in counts if count]
     print(", ".join([*parts, f"{found.same} {what}"]))

@@ -42,7 +42,9 @@ def print_hexdump(path: str, as_json: bool) -> int:
     for field in fields:
         first, *others = [field.data[i : i + 8] for i in range(0, min(len(field.data), _SHOWN), 8)] or [b""]
         rows.append((f"{field.offset:08x}", first.hex(" "), _ascii(first), field.name, safe(field.meaning, 80)))
-        rows += [(f"{field.offset + 8 * i:08x}", part.hex(" "), _ascii(part), "", "") for i, part in enumerate(others, 1)]
+        rows += [
+            (f"{field.offset + 8 * i:08x}", part.hex(" "), _ascii(part), "", "") for i, part in enumerate(others, 1)
+        ]
         if field.size > _SHOWN:
             rows.append(("", f"... {field.size - _SHOWN} more bytes", "", "", ""))
     sys.stdout.write(table(rows))
@@ -124,7 +126,9 @@ def _burnpack(cursor: _Cursor) -> Iterator[Field]:
     if cursor.size > cursor.at + gap:
         if gap:
             yield cursor.bytes(gap, "padding", "up to a multiple of 256")
-        yield cursor.bytes(cursor.size - cursor.at, "data", "the tensors, each at a multiple of 256; offsets count from here")
+        yield cursor.bytes(
+            cursor.size - cursor.at, "data", "the tensors, each at a multiple of 256; offsets count from here"
+        )
 
 
 def _gguf(cursor: _Cursor) -> Iterator[Field]:
@@ -173,7 +177,15 @@ def _zip(cursor: _Cursor) -> Iterator[Field]:
 
 
 def _tar(cursor: _Cursor) -> Iterator[Field]:
-    for size, name in ((100, "name"), (8, "mode"), (8, "owner"), (8, "group"), (12, "size, in octal"), (12, "time"), (8, "checksum")):
+    for size, name in (
+        (100, "name"),
+        (8, "mode"),
+        (8, "owner"),
+        (8, "group"),
+        (12, "size, in octal"),
+        (12, "time"),
+        (8, "checksum"),
+    ):
         yield cursor.bytes(size, name, cursor.head[cursor.at : cursor.at + size].rstrip(b"\0 ").decode("latin-1"))
     yield cursor.bytes(1, "type")
     yield cursor.bytes(100, "link")

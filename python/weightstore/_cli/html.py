@@ -41,7 +41,7 @@ def add_to(verbs: options.Verbs) -> None:
 
 
 def _html(arguments: argparse.Namespace) -> int:
-    from .._report import html_report
+    from .._look.report import html_report
 
     with ExitStack() as stack:
         paths = [path for path in (arguments.path, arguments.other) if path is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from . import options
@@ -34,7 +35,9 @@ def add_to(verbs: options.Verbs) -> None:
     )
     parser.add_argument("path", nargs="?", help=options.PATH_HELP)
     parser.add_argument("--depth", type=int, default=2, metavar="N", help="levels of the tree (default: 2)")
-    parser.add_argument("--largest", type=int, default=5, metavar="N", help="how many large tensors to name (default: 5)")
+    parser.add_argument(
+        "--largest", type=int, default=5, metavar="N", help="how many large tensors to name (default: 5)"
+    )
     parser.add_argument(
         "--hexdump", action="store_true", help="print the beginning of the file in hexadecimal, with each field named"
     )
@@ -78,7 +81,11 @@ def _print(summary: Summary) -> None:
     print(style(safe(summary.path or "<memory>"), "bold"))
     facts = [
         ("format", summary.title + version),
-        ("size", f"{format_size(size)} ({size} bytes)" + (f" in {len(summary.files)} files" if len(summary.files) != 1 else "")),
+        (
+            "size",
+            f"{format_size(size)} ({size} bytes)"
+            + (f" in {len(summary.files)} files" if len(summary.files) != 1 else ""),
+        ),
         ("tensors", str(summary.totals.tensors)),
         ("parameters", f"{_count(summary.totals.parameters)} ({summary.totals.parameters})"),
     ]
@@ -88,8 +95,13 @@ def _print(summary: Summary) -> None:
         style,
         "types",
         [
-            (share.dtype, f"{share.totals.nbytes / whole:.1%}", "#" * round(_BAR * share.totals.nbytes / whole) or ".",
-             f"{share.totals.tensors} tensors", format_size(share.totals.nbytes))
+            (
+                share.dtype,
+                f"{share.totals.nbytes / whole:.1%}",
+                "#" * round(_BAR * share.totals.nbytes / whole) or ".",
+                f"{share.totals.tensors} tensors",
+                format_size(share.totals.nbytes),
+            )
             for share in summary.dtypes
         ],
         right=(1, 3, 4),
@@ -106,7 +118,7 @@ def _print(summary: Summary) -> None:
     _section(style, "tree", _tree_rows(summary.tree), right=(1, 2, 3))
 
 
-def _section(style: Style, title: str, rows: list[tuple[str, ...]], right: tuple[int, ...] = ()) -> None:
+def _section(style: Style, title: str, rows: Sequence[Sequence[str]], right: tuple[int, ...] = ()) -> None:
     if rows:
         print(style(title, "bold"))
         print(table(rows, right=right, indent="  "), end="")
@@ -127,7 +139,9 @@ def _tree_rows(root: Node) -> list[tuple[str, ...]]:
         each = "each " if len(names) > 1 else ""
         totals = node.totals
         what = "" if node.is_tensor else f"{each}{totals.tensors} tensors"
-        rows.append(("  " * depth + label, what, _count(totals.parameters), format_size(totals.nbytes), " ".join(node.dtypes)))
+        rows.append(
+            ("  " * depth + label, what, _count(totals.parameters), format_size(totals.nbytes), " ".join(node.dtypes))
+        )
         runs = _runs(node.children)
         for first, members in runs[:_MOST_CHILDREN]:
             add(first, members, depth + 1)

@@ -10,11 +10,25 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import OperationCancelled, StoreError
-from . import completion, convert, diff, directories, html, inspect, listing, metadata, show, verify
 from .output import safe
 
 DESCRIPTION = "Looks into, checks, compares and converts files, sets and checkpoints of weights."
 EPILOG = "Exit status: 0 for yes, 1 for no (files differ, a check fails), 2 when the question could not be answered."
+
+
+# The module of each verb. Only that of the verb that is called is imported.
+MODULES = {
+    "inspect": "inspect",
+    "list": "listing",
+    "show": "show",
+    "html": "html",
+    "convert": "convert",
+    "diff": "diff",
+    "verify": "verify",
+    "set-metadata": "metadata",
+    "completion": "completion",
+    **dict.fromkeys(("version", "cmake-dir", "include-dir", "pkgconfig-dir"), "directories"),
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,18 +39,23 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {safe(message)}\n")
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
+    """The parser of one verb, or of all."""
+    from importlib import import_module
+
     parser = Parser(prog="weightstore", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"weightstore {__version__}")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="verb")
-    for module in (inspect, listing, show, html, convert, diff, verify, metadata, completion, directories):
-        module.add_to(verbs)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="verb", prog="weightstore")
+    names = [MODULES[verb]] if verb in MODULES else dict.fromkeys(MODULES.values())
+    for name in names:
+        import_module(f".{name}", __package__).add_to(verbs)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command, and returns its exit status. Help and wrong arguments raise SystemExit, as argparse does."""
-    parsed = make_parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parsed = make_parser(given[0] if given else None).parse_args(given)
     for stream in (sys.stdout, sys.stderr):  # names may have characters that the terminal's encoding lacks
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

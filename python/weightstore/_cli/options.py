@@ -15,7 +15,9 @@ Work = Callable[[argparse.Namespace], int]
 PATH_HELP = "a file of any format, the index of a set of shards, or the directory of a set or a checkpoint"
 
 
-def add_verb(verbs: Verbs, name: str, work: Work, summary: str, examples: Sequence[str] = ()) -> argparse.ArgumentParser:
+def add_verb(
+    verbs: Verbs, name: str, work: Work, summary: str, examples: Sequence[str] = ()
+) -> argparse.ArgumentParser:
     """A verb with the options that all have. summary: a sentence without its full stop. examples: command lines."""
     lines = "".join(f"\n  {example}" for example in examples)
     parser: argparse.ArgumentParser = verbs.add_parser(
@@ -52,11 +54,14 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def add_progress(parser: argparse.ArgumentParser) -> None:
+    add_switch(parser, "progress", None, "a bar; by default if the standard error output is a terminal")
+
+
+def add_switch(parser: argparse.ArgumentParser, name: str, default: bool | None, what: str) -> None:
+    """`--name` and `--no-name`."""
+    parser.add_argument(f"--{name}", action="store_true", default=default, help=f"show {what}")
     parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="show a bar; by default if the standard error output is a terminal",
+        f"--no-{name}", action="store_false", dest=name, default=default, help=f"do not show {what.partition(';')[0]}"
     )
 
 

@@ -81,4 +81,4 @@ class Style:
             return text
         from rich.style import Style as RichStyle
 
-        return RichStyle.parse(style).render(text, color_system=self._system)
+        return str(RichStyle.parse(style).render(text, color_system=self._system))

@@ -37,12 +37,7 @@ def add_to(verbs: options.Verbs) -> None:
     )
     parser.add_argument("path", help=options.PATH_HELP)
     parser.add_argument("name", nargs="?", help="a tensor, or a part of one: 'layer.weight[0, :5]'")
-    parser.add_argument(
-        "--histogram",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="histograms, for which every value is looked at twice (default: yes)",
-    )
+    options.add_switch(parser, "histogram", True, "histograms; the default, for which every value is looked at twice")
     options.add_choice(parser)
     options.add_opaque(parser)
     options.add_progress(parser)
@@ -117,7 +112,12 @@ def _show_one(file: File, arguments: argparse.Namespace) -> int:
     if found is None:
         print(f"{whole.dtype} has no numbers that weightstore knows")
         return 0
-    facts = [("min", _text(found.min)), ("max", _text(found.max)), ("mean", _text(found.mean)), ("std", _text(found.std))]
+    facts = [
+        ("min", _text(found.min)),
+        ("max", _text(found.max)),
+        ("mean", _text(found.mean)),
+        ("std", _text(found.std)),
+    ]
     facts += [("NaN", str(found.nans)), ("Inf", str(found.infinities)), ("zeros", str(found.zeros))]
     print("  ".join(f"{label} {value}" for label, value in facts))
     if bins and sum(found.histogram):
@@ -164,7 +164,9 @@ def _statistics(file: File, name: str, handle: Any, is_whole: bool, bins: int, r
     writer = _core.Writer()
     data = handle.bytes()
     writer.add("part", handle.dtype, list(handle.shape), _core.Producer.buffer(data))
-    with open_file(writer.write_bytes("safetensors" if handle.dtype not in ("Flex32", "BoolU8", "BoolU32") else "burnpack")) as part:
+    with open_file(
+        writer.write_bytes("safetensors" if handle.dtype not in ("Flex32", "BoolU8", "BoolU32") else "burnpack")
+    ) as part:
         return statistics(part, ["part"], bins=bins)["part"]
 
 

@@ -17,7 +17,7 @@ def add_to(verbs: options.Verbs) -> None:
         "verify",
         _verify,
         "check that a file, a set or a checkpoint is complete and sound, and compare its bytes with its checksums; the status "
-        "is 1 also if tensors have no checksum",
+        "is 1 also if tensors have no checksum and there is no manifest",
         (
             "weightstore verify model.safetensors",
             "weightstore verify checkpoint/ --manifest checkpoint/SHA256SUMS",
@@ -61,11 +61,14 @@ def _verify(arguments: argparse.Namespace) -> int:
         print(f"{path}: all {found.checksums} checksums are right")
     elif found.unchecked:
         text = f"{path}: {found.checksums} checksums are right, {found.unchecked} of {found.tensors} tensors have no checksum"
-        print(text, file=sys.stdout if found.manifest == "checked" else sys.stderr)
+        print(text, file=sys.stdout if found.is_sound else sys.stderr)
     else:
         print(f"{path}: sound; it has no tensors")
     if found.manifest is not None:
-        print(f"{safe(arguments.manifest)}: {found.files} files " + ("are as listed" if found.manifest == "checked" else "listed; written"))
+        print(
+            f"{safe(arguments.manifest)}: {found.files} files "
+            + ("are as listed" if found.manifest == "checked" else "listed; written")
+        )
     return 0 if found.is_sound else 1
 
 

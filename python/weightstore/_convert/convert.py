@@ -84,7 +84,7 @@ def convert(
     names = Names(top_level_key, include, exclude, rename)
     most = None if max_shard_size is None and format != INDEX else _shard_bytes(max_shard_size)
     options: dict[str, Any] = {"durable": durable, "overwrite": overwrite, "checksums": checksums}
-    with open_source(src, verify=verify, opaque=opaque) as source, reporting(progress) as report:
+    with open_source(_tables_in_blocks(src), verify=verify, opaque=opaque) as source, reporting(progress) as report:
         reader, sources = names.applied_to(source.reader, source.path)
         if adapter is not None:
             from .adapted import plan_adapted
@@ -102,7 +102,9 @@ def convert(
             options.update(progress=report, burn=burn or "", dtype=numbers, max_shard_bytes=most)
             if dropped := _core.convert(reader, path, format, **options):
                 title = title_of(format_of_files(format))
-                _log.warning("%s: %s cannot hold param ids; those of %d tensors are not in %s", src, title, dropped, path)
+                _log.warning(
+                    "%s: %s cannot hold param ids; those of %d tensors are not in %s", src, title, dropped, path
+                )
         return _checked(plan, path, dry_run, overwrite)
 
 
@@ -120,7 +122,9 @@ def _plan(
 ) -> Plan:
     reader = source.reader
     dtypes = [row[1] for row in reader.describe_many([reader.at(name) for name in sources])]
-    tensors = tuple(PlannedTensor(*one) for one in ((s, d, *row) for s, d, row in zip(sources, dtypes, rows, strict=True)))
+    tensors = tuple(
+        PlannedTensor(*one) for one in ((s, d, *row) for s, d, row in zip(sources, dtypes, rows, strict=True))
+    )
     sizes = [tensor.nbytes for tensor in tensors]
     sharded = most is not None and (format == INDEX or sum(sizes) > most)
     return Plan(
@@ -138,3 +142,19 @@ def _checked(plan: Plan, path: Any, dry_run: bool, overwrite: bool) -> Plan:
         text = "the file exists; allow overwriting, or choose another name"
         raise errors.make("conflict", text, path=os.fsdecode(path))
     return plan
+
+
+def _tables_in_blocks(src: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """What to open for `src`, so that the tables of a checkpoint stay tables: of a directory the index, which has the blocks of
+    a column, and not the directory, where the column is one tensor."""
+    if not os.path.isdir(src):
+        return src
+    kind, paths = _core.find_model(src)
+    if kind == "recis" and (tables := _core.CheckpointReader.open(src).tables()):
+        raise errors.make(
+            "invalid_argument",
+            f"has tables, such as {next(iter(tables))!r}, in RecIS's layout, which no file can hold; load them with Loader "
+            "and save them with Saver, or read single columns with weightstore.open",
+            path=os.fsdecode(src),
+        )
+    return paths[0] if kind == "file" else src

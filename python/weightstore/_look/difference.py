@@ -22,7 +22,7 @@ class ValueDifference(NamedTuple):
     max_absolute: the largest |a - b|. max_relative: the largest |a - b| / max(|a|, |b|).
     """
 
-    count: int
+    count: int  # type: ignore[assignment]  # which hides tuple.count()
     differing: int
     unmeasured: int
     max_absolute: float

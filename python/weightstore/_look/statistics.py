@@ -29,7 +29,7 @@ class Statistics(NamedTuple):
         was not asked for.
     """
 
-    count: int
+    count: int  # type: ignore[assignment]  # which hides tuple.count()
     nans: int
     infinities: int
     zeros: int

@@ -174,7 +174,7 @@ def _tree(
     modules = {("", 0): root}
     # By depth, so that a module is there before what it holds: the order of paths has "a-b" between "a" and "a.b".
     for path, is_tensor, depth, numbers, types in sorted(nodes, key=lambda node: node[2]):
-        owner, dot, name = path.rpartition(".") if depth > 1 else ("", "", path)
+        owner, _, name = path.rpartition(".") if depth > 1 else ("", "", path)
         node = Node(path, name, is_tensor, Totals(*numbers), types)
         modules[owner, depth - 1].children.append(node)
         if not is_tensor:

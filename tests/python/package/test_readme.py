@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weightstore._cli import main as weightstore_command
+from weightstore._cli.main import main as weightstore_command
 
 REPOSITORY = Path(__file__).parents[3]
 

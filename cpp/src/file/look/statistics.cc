@@ -22,7 +22,9 @@
 namespace weightstore {
 namespace {
 
-constexpr std::uint64_t kPartNumbers = 256u << 10;  // even, for types with two numbers in a byte
+// Both are even, for types with two numbers in a byte.
+constexpr std::uint64_t kPartNumbers = 256u << 10;
+constexpr std::uint64_t kStepNumbers = 64u << 10;  // what is read into a buffer should stay in the inner caches
 constexpr std::uint64_t kGroupBytes = 16u << 20;
 constexpr std::size_t kMostBins = 65'536;
 
@@ -44,8 +46,8 @@ void add_parts(std::size_t item, std::uint64_t numbers, bool shared, std::vector
 // Calls look(first, count) for steps of a part that fit a buffer.
 template <class Look>
 void for_steps(const Part& part, const io::StopFlag& stop, const Look& look) {
-  for (std::uint64_t done = 0; done < part.count && !stop.is_set(); done += kPartNumbers) {
-    look(part.first + done, static_cast<std::size_t>(std::min(kPartNumbers, part.count - done)));
+  for (std::uint64_t done = 0; done < part.count && !stop.is_set(); done += kStepNumbers) {
+    look(part.first + done, static_cast<std::size_t>(std::min(kStepNumbers, part.count - done)));
   }
 }
 
@@ -55,7 +57,7 @@ class Buffers {
   explicit Buffers(unsigned threads) : buffers_(threads) {}
 
   MutableBytes of(unsigned worker) {
-    if (buffers_[worker].bytes.empty()) buffers_[worker] = io::allocate_bulk(kPartNumbers * sizeof(double));
+    if (buffers_[worker].bytes.empty()) buffers_[worker] = io::allocate_bulk(kStepNumbers * sizeof(double));
     return buffers_[worker].bytes;
   }
 

@@ -7,19 +7,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _core, errors
-from ._files.file import File, source_of
-from ._files.file import open as open_file
-from ._files.formats import title_of
-from ._files.paths import check_local
-from ._files.progress import Progress
-from ._files.source import Opaque
-from ._look.difference import difference
-from ._look.statistics import statistics
-from ._page.data import Json, file_data, page_data, real, whole
-from ._page.document import document
-from ._page.image import matrix_image, steps
-from ._page.output import check_replaceable, write_page
+from .. import _core, errors
+from .._files.file import File, source_of
+from .._files.file import open as open_file
+from .._files.formats import title_of
+from .._files.paths import check_local
+from .._files.progress import Progress
+from .._files.source import Opaque
+from .._page.data import Json, file_data, page_data, real, whole
+from .._page.document import document
+from .._page.image import matrix_image, steps
+from .._page.output import check_replaceable, write_page
+from .difference import difference
+from .statistics import statistics
 
 if TYPE_CHECKING:
     import numpy as np
