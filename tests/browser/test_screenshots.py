@@ -1,5 +1,5 @@
 """Pictures of pages: light, dark, and on a phone. `make test-browser` leaves them in build/screenshots, to be looked at; docs/images has
-two of them."""
+two of them: page-light as page.png, compare-phone-dark as page-compare.png, reduced to 256 colours."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def html_report(
     values: bool = False,
     overwrite: bool = False,
     open: bool = False,
-    opaque: Opaque = "skip",
+    opaque: Opaque | None = None,
     progress: Progress | bool | None = None,
 ) -> None:
     """Writes a page about a file, or about the differences of two files, that any browser shows: a tree of its modules, a treemap of
@@ -48,24 +48,28 @@ def html_report(
     values: also read the data: statistics, histograms and small images of matrices; for two files, how far values differ.
     overwrite: True also replaces a file that is not a page of weightstore. False raises ConflictError for one.
     open: show the page in a browser.
-    opaque: as for `weightstore.open`.
+    opaque: as for `weightstore.open`; "skip" if it is not given. An open File has its own.
     """
     target = os.fspath(output)
     check_local(target, "save")
-    if not overwrite:
-        check_replaceable(target)  # before the data is read
+    check_replaceable(target, overwrite=overwrite)  # before the data is read
     with ExitStack() as stack:
-        files = [
-            source if isinstance(source, File) else stack.enter_context(open_file(source, opaque=opaque))
-            for source in ([path] if other is None else [path, other])
-        ]
+        files = [_opened(source, opaque, stack) for source in ([path] if other is None else [path, other])]
         data = report_data(files, values=values, progress=progress)
-    title = " → ".join(os.path.basename(file["path"]) for file in data["files"])
+    title = " → ".join(os.path.basename(os.path.normpath(file["path"])) for file in data["files"])
     write_page(target, document(data, title), overwrite=overwrite)
     if open:
         import webbrowser
 
         webbrowser.open(Path(target).absolute().as_uri())
+
+
+def _opened(source: Any, opaque: Opaque | None, stack: ExitStack) -> File:
+    if not isinstance(source, File):
+        return stack.enter_context(open_file(source, opaque=opaque or "skip"))
+    if opaque is not None:
+        raise errors.make("invalid_argument", "opaque is for paths; a File has its own", path=source.path)
+    return source
 
 
 def report_data(files: list[File], *, values: bool = False, progress: Progress | bool | None = None) -> Json:

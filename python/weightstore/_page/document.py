@@ -46,8 +46,13 @@ def document(data: dict[str, Any], title: str) -> str:
     style, script = _viewer()
     policy = f"default-src 'none'; style-src {_source_hash(style)}; script-src {_source_hash(script)}"
     return _source("page.html").format(
-        mark=MARK, policy=policy, title=escape(title), style=style, data=script_json(data), script=script
+        mark=MARK, policy=policy, title=escaped(title), style=style, data=script_json(data), script=script
     )
+
+
+def escaped(text: str) -> str:
+    """Text as HTML. A path may have bytes that are no UTF-8; they are shown as \\udc80."""
+    return escape(text.encode("utf-8", "backslashreplace").decode())
 
 
 def script_json(data: Any) -> str:

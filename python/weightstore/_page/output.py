@@ -5,29 +5,32 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from secrets import token_hex
 
 from .. import errors
 from .document import MARK
 
 
-def check_replaceable(path: str) -> None:
-    """Raises ConflictError if a file is there that is not a page of weightstore."""
+def check_replaceable(path: str, *, overwrite: bool) -> None:
+    """Raises ConflictError if a file is there that is not a page of weightstore, unless `overwrite`. A directory or a device is
+    never replaced."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise errors.make("invalid_argument", "is not a file; give another name for the page", path=path)
         with open(path, "rb") as file:
             beginning = file.read(1024)
     except FileNotFoundError:
         return
     except OSError as error:
         raise _failed(error, path) from None
-    if MARK.encode() not in beginning:
+    if not overwrite and MARK.encode() not in beginning:
         raise _conflict(path)
 
 
 def write_page(path: str, page: str, *, overwrite: bool) -> None:
-    """Writes a page, and replaces an older one. Another file is replaced only with `overwrite`; without it raises ConflictError."""
-    if not overwrite:
-        check_replaceable(path)
+    """Writes a page. Replaces what check_replaceable() allows to replace."""
+    check_replaceable(path, overwrite=overwrite)
     temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)[:100]}.{token_hex(8)}.tmp")
     try:
         with open(temporary, "x", encoding="utf-8") as file:

@@ -49,11 +49,14 @@ def report(*paths: Path, values: bool = False, **options) -> dict:
 
 
 @pytest.mark.parametrize("values", [False, True])
-@pytest.mark.parametrize("ending", [".safetensors", ".bpk", ".npz", ".pt", ".safetensors.index.json"])
+@pytest.mark.parametrize("ending", [".safetensors", ".bpk", ".npz", ".pt", ".safetensors.index.json", "/"])
 def test_the_page_says_what_the_file_says(tmp_path, ending, values):
     source = small_model(tmp_path / "source.safetensors")
     path = tmp_path / f"model{ending}"
-    if ending == ".npz":
+    if ending == "/":  # a directory with a set in it
+        path.mkdir()
+        weightstore.convert(source, path / "model.safetensors.index.json", max_shard_size="100KB")
+    elif ending == ".npz":
         np.savez(path, **weightstore.numpy.load_file(source))
     elif ending == ".pt":
         torch = pytest.importorskip("torch")
@@ -295,12 +298,29 @@ def test_errors_leave_what_is_there(tmp_path, monkeypatch):
     assert {file.name for file in tmp_path.iterdir()} == {"model.safetensors", "page.html"}
 
 
-@pytest.mark.parametrize("target", ["no/such/folder/page.html", "."])
-def test_places_where_no_page_can_be(tmp_path, target):
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_places_where_no_page_can_be(tmp_path, overwrite):
     path = small_model(tmp_path / "model.safetensors")
-    with pytest.raises(errors.StoreIOError, match="page"):
-        weightstore.html_report(path, output=tmp_path / target)
-    assert {file.name for file in tmp_path.iterdir()} == {"model.safetensors"}
+    os.mkfifo(tmp_path / "pipe")
+    for target, kind in (("no/folder/page.html", errors.StoreIOError), (".", ValueError), ("pipe", ValueError)):
+        with pytest.raises(kind, match="page"):
+            weightstore.html_report(path, output=tmp_path / target, overwrite=overwrite)
+    assert {file.name for file in tmp_path.iterdir()} == {"model.safetensors", "pipe"}
+
+
+def test_a_path_that_is_no_utf8(tmp_path):
+    path = os.fsencode(tmp_path / "m") + b"\xff.safetensors"
+    os.rename(small_model(tmp_path / "model.safetensors"), path)
+    data = report(Path(os.fsdecode(path)))
+    assert data["files"][0]["path"].endswith("m\udcff.safetensors")
+    with weightstore.open(os.fsdecode(path)) as file:
+        file._repr_html_().encode()
+
+
+def test_an_open_file_has_its_own_options(tmp_path):
+    with weightstore.open(small_model(tmp_path / "model.safetensors")) as file:
+        with pytest.raises(errors.InvalidArgument, match="a File has its own"):
+            weightstore.html_report(file, output=tmp_path / "page.html", opaque="error")
 
 
 def test_urls_and_missing_sources_are_refused(tmp_path):

@@ -154,7 +154,7 @@ class App {
   makeSearchBox() {
     return element("input", {
       type: "search",
-      placeholder: "Search names, or dtype:bf16, shape:4096 …",
+      placeholder: "Search names, or dtype:bf16 …",
       "aria-label": "Search tensors by words of their names, dtype:, shape:, has:nan or is:changed",
       spellcheck: "false",
       autocomplete: "off",
@@ -278,5 +278,5 @@ class App {
 }
 
 function baseName(path) {
-  return path.slice(path.lastIndexOf("/") + 1) || path;
+  return path.replace(/\/+$/, "").replace(/^.*\//s, "") || path;
 }
