@@ -318,9 +318,9 @@ def test_a_path_that_is_no_utf8(tmp_path):
 
 
 def test_an_open_file_has_its_own_options(tmp_path):
-    with weightstore.open(small_model(tmp_path / "model.safetensors")) as file:
-        with pytest.raises(errors.InvalidArgument, match="a File has its own"):
-            weightstore.html_report(file, output=tmp_path / "page.html", opaque="error")
+    file = weightstore.open(small_model(tmp_path / "model.safetensors"))
+    with file, pytest.raises(errors.InvalidArgument, match="a File has its own"):
+        weightstore.html_report(file, output=tmp_path / "page.html", opaque="error")
 
 
 def test_urls_and_missing_sources_are_refused(tmp_path):
