@@ -147,7 +147,8 @@ void set_file_metadata(const std::filesystem::path& path, const TextMap& changed
     copied = copy_runs(source, file, runs, layout, options.progress, ops);
   }
   if (copied) {
-    if (ops.ftruncate(file.fd(), static_cast<off_t>(layout.file_size)) != 0) {
+    const auto size = static_cast<off_t>(layout.file_size);
+    if (io::retry_interrupted([&] { return ops.ftruncate(file.fd(), size); }) != 0) {
       throw io::io_error(errno, "cannot set the size of the file", file.target_path());
     }
     io::rewrite_header(file, layout.header, ops);

@@ -156,8 +156,6 @@ def _module(text: str) -> Any:
     """The class that --module names, called without arguments; its weights stay on the device "meta", without memory."""
     import importlib
 
-    import torch
-
     package, colon, name = text.partition(":")
     if not colon or not package or not name:
         raise make("invalid_argument", f"--module {text!r} is not of the form package:Class")
@@ -172,6 +170,8 @@ def _module(text: str) -> Any:
         if not hasattr(made, part):
             raise make("invalid_argument", f"--module: {package!r} has no {name!r}")
         made = getattr(made, part)
+    import torch
+
     if not isinstance(made, torch.nn.Module):
         try:
             with torch.device("meta"):

@@ -9,6 +9,7 @@ import pytest
 
 import weightstore
 import weightstore.numpy
+from weightstore._cli.main import main
 from support.command import TENSORS, run
 
 
@@ -232,7 +233,7 @@ def test_to_burn_and_back(net, tmp_path):
         assert np.array_equal(array.astype("f4"), net.state_dict()[name].numpy())
 
 
-def test_an_adapter_without_layers_is_refused(net, tmp_path):
+def test_an_adapter_without_layers_is_refused(net, tmp_path, capsys):
     source, target = tmp_path / "net.safetensors", tmp_path / "out.bpk"
     to_burn = ["--adapter", "pytorch-to-burn"]
     bad_json = tmp_path / "bad.json"
@@ -251,13 +252,12 @@ def test_an_adapter_without_layers_is_refused(net, tmp_path):
         ([*to_burn, "--types", partial], "norm"),
         ([*to_burn, "--types", partial, "--module", "mynet:Net"], "not both"),
     ):
-        done = run("convert", source, target, *options, cwd=tmp_path)
-        assert done.status == 2, options
-        assert words in done.err, done.err
+        assert main(["convert", str(source), str(target), *map(str, options)]) == 2, options
+        assert words in capsys.readouterr().err
         assert not target.exists()
 
 
-def test_packed_layers(net, tmp_path):
+def test_packed_layers(net, tmp_path, capsys):
     torch = pytest.importorskip("torch")
     import mynet
 
@@ -266,31 +266,16 @@ def test_packed_layers(net, tmp_path):
     torch.manual_seed(1)
     packed = mynet.Packed()
     weightstore.torch.save_file(packed.state_dict(), tmp_path / "p.safetensors")
-    done = run(
-        "convert",
-        tmp_path / "p.safetensors",
-        tmp_path / "p.bpk",
-        "--adapter",
-        "pytorch-to-burn",
-        "--module",
-        "mynet:Packed",
-        cwd=tmp_path,
-    )
-    assert done.status == 0, done.err
+    source, target, back = (str(tmp_path / name) for name in ("p.safetensors", "p.bpk", "b.safetensors"))
+    assert main(["convert", source, target, "--adapter", "pytorch-to-burn", "--module", "mynet:Packed"]) == 0
     store = weightstore.BurnpackStore.from_file(tmp_path / "q.bpk").with_to_adapter(weightstore.PyTorchToBurnAdapter())
     store.collect_from(packed)
     assert same(load(tmp_path / "p.bpk"), load(tmp_path / "q.bpk"))
-    back = run(
-        "convert",
-        tmp_path / "p.bpk",
-        tmp_path / "b.safetensors",
-        "--adapter",
-        "burn-to-pytorch",
-        "--module",
-        "mynet:Packed",
-        cwd=tmp_path,
-    )
-    assert back.status == 2
+    assert main(["convert", target, back, "--adapter", "burn-to-pytorch", "--module", "mynet:Packed"]) == 2
+    types = tmp_path / "types.json"
+    types.write_text('{"rnn": "LSTM"}')
+    assert main(["convert", target, back, "--adapter", "burn-to-pytorch", "--types", str(types)]) == 2
+    assert "LSTM" in capsys.readouterr().err
 
 
 def test_metadata_and_ids_survive_an_adapter(net, tmp_path):
