@@ -26,7 +26,8 @@ SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLi
 CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
-.PHONY: demo test test-cpp test-python interop interop-burn bench bench-small sanitize lint format fuzz fresh-install clean
+.PHONY: demo test test-cpp test-python test-browser interop interop-burn bench bench-cli bench-small sanitize lint format fuzz \
+        fresh-install clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -40,6 +41,10 @@ test-cpp: $(VENV)/.installed
 
 test-python: $(VENV)/.installed $(VENV)/.test
 	$(BIN)/python -m pytest
+
+# Pages in the system's Chromium. `make test` runs these tests, too, where playwright and Chromium are installed.
+test-browser: $(VENV)/.installed $(VENV)/.test $(VENV)/.browser
+	WEIGHTSTORE_BROWSER=required WEIGHTSTORE_SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/browser
 
 # Other people's programs on this library; fetches them from the package index. tests/interop says what is compared.
 INTEROP := build/interop
@@ -58,6 +63,10 @@ bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja b
 	$(BIN)/python benchmarks/python/run.py
 	$(BIN)/python benchmarks/python/saver.py
 	$(BIN)/python benchmarks/python/pager.py
+	$(BIN)/python benchmarks/python/cli.py
+
+bench-cli: $(VENV)/.installed
+	$(BIN)/python benchmarks/python/cli.py
 
 # Many small tensors, in time and in instructions; the second needs valgrind.
 bench-small: $(VENV)/.installed $(VENV)/.test
@@ -100,7 +109,8 @@ $(VENV)/.run: | $(VENV)/.build
 $(VENV)/.test: | $(VENV)/.run
 $(VENV)/.lint: | $(VENV)/.test
 $(VENV)/.bench: | $(VENV)/.test
-$(VENV)/.run $(VENV)/.test $(VENV)/.lint: $(VENV)/.%: $(PINS)-%.txt
+$(VENV)/.browser: | $(VENV)/.test
+$(VENV)/.run $(VENV)/.test $(VENV)/.lint $(VENV)/.browser: $(VENV)/.%: $(PINS)-%.txt
 	$(PIP) install --quiet -r $<
 	touch $@
 

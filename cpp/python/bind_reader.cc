@@ -15,6 +15,7 @@
 #include "weightstore/error.h"
 #include "weightstore/loader.h"
 #include "weightstore/reader.h"
+#include "weightstore/rename.h"
 
 namespace weightstore::python {
 
@@ -274,6 +275,20 @@ py::object metadata(const Reader& reader) {
   return text_dict(reader.table().metadata());
 }
 
+Reader renamed(const Reader& reader, const std::vector<std::pair<std::size_t, std::string>>& names) {
+  std::vector<const std::string*> name_of(reader.table().size(), nullptr);
+  for (const auto& [tensor, name] : names) name_of[checked(reader, tensor)] = &name;
+  // The hooks are called in the order of the numbers.
+  NameHooks hooks;
+  hooks.keep = [&, next = std::size_t{0}](const TensorInfo&) mutable { return name_of[next++] != nullptr; };
+  hooks.rename = [&, next = std::size_t{0}](std::string_view) mutable {
+    while (name_of[next] == nullptr) ++next;
+    return *name_of[next++];
+  };
+  ReleaseGil nogil;
+  return reader.renamed(hooks);
+}
+
 void bind_names(ReaderClass& cls) {
   cls.def("__len__", [](const Reader& r) { return r.table().size(); });
   cls.def("names", &sorted_names, "All names, sorted.");
@@ -282,6 +297,8 @@ void bind_names(ReaderClass& cls) {
       "All names, in the order of their data.");
   cls.def(
       "numbers", [](const Reader& r) { return r.table().by_name(); }, "The numbers of all tensors, sorted by name.");
+  cls.def("renamed", &renamed, py::keep_alive<0, 1>(), py::arg("names"),
+          "The same file with the tensors of a list of (number, new name) only.");
   cls.def("find", &find, py::arg("name"), "The number of a tensor, or None.");
   cls.def("at", &at, py::arg("name"), "The number of a tensor; raises TensorNotFound when there is none.");
 }

@@ -14,6 +14,7 @@
 #include "objects/py_object.h"
 #include "objects/py_producer.h"
 #include "objects/tensor_batch.h"
+#include "weightstore/convert.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
 #include "weightstore/writer.h"
@@ -284,6 +285,15 @@ void bind_contents(WriterClass& cls) {
           py::arg("param_ids") = py::none(),
           "All values of a batch, in their order. Calls add_other(i) for each that is left to Python.");
   cls.def("set_metadata", &set_metadata, py::arg("metadata"));
+  cls.def(
+      "describe_as",
+      [](SharedWriter& writer, const Reader& reader, const std::string& format) {
+        describe_as(reader, format_named(format), writer.to_change());
+      },
+      py::arg("reader"), py::arg("format"), "Takes the metadata and the scalars that a conversion of a file keeps.");
+  cls.def(
+      "tensors", [](const SharedWriter& writer) { return rows_of(writer.contents()); },
+      "(name, dtype, shape, nbytes) of each tensor, in the order of addition.");
   cls.def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"), py::kw_only(), py::arg("unsigned") = false);
 }
 
@@ -303,6 +313,16 @@ void bind_writing(WriterClass& cls) {
 }
 
 }  // namespace
+
+py::list rows_of(const FileContents& contents) {
+  py::list rows;
+  for (const NewTensor& tensor : contents.tensors()) {
+    py::tuple shape(tensor.shape.size());
+    for (std::size_t i = 0; i < tensor.shape.size(); ++i) shape[i] = py::int_(tensor.shape[i]);
+    rows.append(py::make_tuple(to_str(tensor.name), to_str(name_of(tensor.dtype)), shape, tensor.bytes->size()));
+  }
+  return rows;
+}
 
 Format format_named(const std::string& name) {
   for (const FormatSpec* spec : all_formats()) {

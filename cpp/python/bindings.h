@@ -23,6 +23,7 @@ void init_batch(py::module_& m);
 void init_producer(py::module_& m);
 void init_writer(py::module_& m);
 void init_convert(py::module_& m);
+void init_look(py::module_& m);
 void init_dlpack(py::module_& m);
 void init_pager(py::module_& m);
 void init_pytorch(py::module_& m);

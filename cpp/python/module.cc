@@ -17,6 +17,7 @@ PYBIND11_MODULE(_core, m) {
   init_producer(m);
   init_writer(m);
   init_convert(m);
+  init_look(m);
   init_dlpack(m);
   init_pager(m);
   init_pytorch(m);

@@ -29,6 +29,9 @@ inline WriteOptions write_options(bool durable, bool overwrite, bool checksums, 
   return options;
 }
 
+// (name, dtype, shape, nbytes) of each tensor that shall be written.
+pybind11::list rows_of(const FileContents& contents);
+
 // The inverse of to_string(Format), for formats that can be written.
 Format format_named(const std::string& name);
 

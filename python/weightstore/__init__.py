@@ -17,14 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors
 from ._core import QuantScheme, __version__
-from ._files.config import read_config
-from ._files.convert import convert
-from ._files.deferred import DeferredTensor
-from ._files.file import File
-from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
-from ._files.handle import TensorHandle
-from ._files.safe_open import safe_open
-from ._files.source import LeftOut
 from .errors import (
     BudgetExceeded,
     BurnpackError,
@@ -52,7 +44,22 @@ if TYPE_CHECKING:
     from ._checkpoints.loader import Loader
     from ._checkpoints.reader import CheckpointReader
     from ._checkpoints.saver import Saver, split_sparse_dense_state_dict
+    from ._convert.convert import convert
+    from ._convert.metadata import set_metadata
+    from ._convert.plan import Plan, PlannedTensor
+    from ._files.config import read_config
+    from ._files.deferred import DeferredTensor
+    from ._files.file import File
+    from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
+    from ._files.handle import TensorHandle
+    from ._files.safe_open import safe_open
+    from ._files.source import LeftOut
     from ._layer_pager import LayerPager
+    from ._look.difference import Difference, difference
+    from ._look.report import html_report
+    from ._look.statistics import Statistics, statistics
+    from ._look.summary import Summary, summarize
+    from ._look.verification import Verification, verify
     from ._modules.adapters import (
         BurnToPyTorchAdapter,
         ChainAdapter,
@@ -92,8 +99,21 @@ if TYPE_CHECKING:
         save_into,
     )
 
-# Imported on first use: they bring in numpy or torch.
+# Imported on first use: they bring in numpy or torch, or take time that a command which only prints a list need not spend.
 _LAZY_NAMES = {
+    "_convert.convert": "convert",
+    "_convert.metadata": "set_metadata",
+    "_convert.plan": "Plan PlannedTensor",
+    "_files.config": "read_config",
+    "_files.deferred": "DeferredTensor",
+    "_files.file": "File open",
+    "_files.handle": "TensorHandle",
+    "_files.safe_open": "safe_open",
+    "_files.source": "LeftOut",
+    "_look.difference": "Difference difference",
+    "_look.statistics": "Statistics statistics",
+    "_look.summary": "Summary summarize",
+    "_look.verification": "Verification verify",
     "_modules.adapters": "BurnToPyTorchAdapter ChainAdapter FloatCastAdapter HalfPrecisionAdapter ModuleAdapter PyTorchToBurnAdapter "
     "dequantize quantize",
     "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
@@ -103,6 +123,7 @@ _LAZY_NAMES = {
     "_modules.module_tensors": "apply collect",
     "_layer_pager": "LayerPager",
     "_pager": "PagedTensor Pager",
+    "_look.report": "html_report",
     "_modules.param_ids": "param_ids set_param_ids",
     "_modules.remap": "KeyRemapper map_indices_contiguous map_indices_contiguous_except",
     "_state.loading": "load_state",
@@ -156,6 +177,7 @@ __all__ = [
     "ConflictError",
     "DTypeMismatch",
     "DeferredTensor",
+    "Difference",
     "File",
     "FileStore",
     "FloatCastAdapter",
@@ -180,6 +202,8 @@ __all__ = [
     "Pager",
     "PagerError",
     "PathFilter",
+    "Plan",
+    "PlannedTensor",
     "PyTorchToBurnAdapter",
     "PytorchError",
     "PytorchStore",
@@ -190,19 +214,24 @@ __all__ = [
     "ShapeMismatch",
     "Saver",
     "SharedTensorsError",
+    "Statistics",
     "StoreError",
     "StoreIOError",
+    "Summary",
     "TensorData",
     "TensorHandle",
     "TensorNotFound",
     "TensorSnapshot",
     "ValidationError",
+    "Verification",
     "__version__",
     "apply",
     "collect",
     "convert",
     "dequantize",
+    "difference",
     "errors",
+    "html_report",
     "load_from",
     "load_state",
     "map_indices_contiguous",
@@ -214,6 +243,10 @@ __all__ = [
     "safe_open",
     "save_into",
     "save_state",
+    "set_metadata",
     "set_param_ids",
     "split_sparse_dense_state_dict",
+    "statistics",
+    "summarize",
+    "verify",
 ]

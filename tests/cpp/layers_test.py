@@ -15,13 +15,13 @@ BELOW["pager"].discard("table")
 BELOW["checkpoint/save/protocol"].discard("checkpoint/load")  # saving and loading do not know each other
 BELOW["checkpoint/save"].discard("checkpoint/load")
 HEADERS = {  # the room that implements a public header
-    "base": "burn_release byte_producer byte_source checksum dtype error file_bytes file_contents format layout progress "
-    "quant_scheme read_options tensor text_map value version",
+    "base": "burn_release byte_producer byte_source checksum dtype error file_bytes file_contents format layout outline "
+    "progress quant_scheme read_options tensor text_map value version",
     "formats": "burnpack pytorch safetensors",
     "kernels": "kernels",
     "transform": "transform",
     "table": "hash_table table_snapshot",
-    "file": "convert reader rename writer",
+    "file": "convert reader rename statistics writer",
     "pager": "pager",
     "checkpoint": "loader saver weightstore",
 }

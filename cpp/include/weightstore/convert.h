@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "weightstore/reader.h"
 #include "weightstore/writer.h"
@@ -22,13 +24,17 @@ struct Conversion {
 // recorded checksums. The section "Conversion" of docs/formats.md says what happens to metadata that describes files or
 // formats. For SafeTensors, types with the same bytes under another name (Flex32 as F32, BoolU8 as BOOL) are renamed.
 //
-// If `dequantize` is given, quantized tensors are written as numbers of that type (transform.h), without a checksum of
-// the source.
+// If `floats` is given, floating-point tensors that can be cast to that type (can_cast() in kernels.h) are, and
+// quantized tensors are written as numbers of it (transform.h). What is changed has no checksum of the source.
 //
 // Throws Error(kInvalidArgument) for types, scalars and typed metadata that `target` cannot hold, and Error(kLimit) as
 // Reader::check_expansion() does. If `source` was opened with verification, writing a damaged tensor throws
 // Error(kCorrupt).
-Conversion plan_conversion(const Reader& source, Format target, std::optional<DType> dequantize = std::nullopt);
+Conversion plan_conversion(const Reader& source, Format target, std::optional<DType> floats = std::nullopt);
+
+// For callers that plan the tensors themselves: sets the metadata and the scalars that plan_conversion() would set.
+// Throws as plan_conversion() does about these.
+void describe_as(const Reader& source, Format target, FileContents& contents);
 
 // Converts `source` to the format that the ending of `target` names, and writes it as Writer::write_file() does.
 // Tensors keep the order of the source: options.order is ignored. If options.burn is not set, a Burnpack file is
@@ -36,5 +42,14 @@ Conversion plan_conversion(const Reader& source, Format target, std::optional<DT
 void convert_file(const std::filesystem::path& source, const std::filesystem::path& target,
                   const WriteOptions& options = {});
 void convert_file(const Reader& source, const std::filesystem::path& target, const WriteOptions& options = {});
+
+// Changes the metadata of a SafeTensors or Burnpack file: adds or replaces the entries of `changed`, and removes those
+// of `removed`. Writes a new file that replaces the old one when it is complete, as Writer::write_file() does. The
+// bytes of the tensors are copied by the system (copy_file_range(2)), which shares them between the files where the
+// file system can; the header of a SafeTensors file is padded with up to 4095 spaces for that. The bytes are not looked
+// at: checksums stay as they are. Throws Error(kInvalidArgument) for a format that is not written, for a set of shards,
+// for the entry that holds the checksums, and for an entry of `removed` that is not there.
+void set_file_metadata(const std::filesystem::path& path, const TextMap& changed, std::span<const std::string> removed,
+                       const WriteOptions& options = {});
 
 }  // namespace weightstore

@@ -70,7 +70,7 @@ TextMap metadata_of(const Reader& source, const FormatSpec& target, bool checksu
 
 }  // namespace
 
-Conversion plan_conversion(const Reader& source, Format target, std::optional<DType> dequantize) try {
+void describe_as(const Reader& source, Format target, FileContents& contents) try {
   const TensorTable& table = source.table();
   const FormatSpec& spec = spec_of(target);
   check_scalars(table.scalars(), spec);
@@ -78,6 +78,20 @@ Conversion plan_conversion(const Reader& source, Format target, std::optional<DT
     throw Error(ErrorCode::kInvalidArgument,
                 "the source has metadata that are more than text, which " + std::string(spec.title) + " cannot hold");
   }
+  const auto has_checksum = [](const NewTensor& tensor) { return tensor.crc32c.has_value(); };
+  const bool checksums = std::any_of(contents.tensors().begin(), contents.tensors().end(), has_checksum);
+  const TextMap metadata = metadata_of(source, spec, checksums);
+  const bool present = spec_of(source.format()).tells_empty_metadata ? table.has_metadata() : !metadata.empty();
+  if (present) contents.set_metadata(metadata);
+  contents.set_scalars(table.scalars());
+} catch (Error& error) {
+  error.of_format(target);
+  throw;
+}
+
+Conversion plan_conversion(const Reader& source, Format target, std::optional<DType> floats) try {
+  const TensorTable& table = source.table();
+  const FormatSpec& spec = spec_of(target);
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < table.size(); ++i) total += std::min(table.nbytes(i), ~total);
   source.check_expansion(total);
@@ -86,21 +100,21 @@ Conversion plan_conversion(const Reader& source, Format target, std::optional<DT
   conversion.burn = table.burn_release().value_or(kNewestStableBurn);
   for (std::size_t i = 0; i < table.size(); ++i) {
     TensorInfo info = table[i];
-    const bool becomes_numbers = dequantize && info.quant != nullptr;
+    const bool becomes_numbers = floats && info.quant != nullptr;
+    const bool is_cast = floats && info.dtype != *floats && can_cast(info.dtype, *floats);
     NewTensor tensor;
     tensor.bytes = source.producer(i);
     try {
-      tensor.dtype = stored_type(becomes_numbers ? *dequantize : info.dtype, spec);
-      if (becomes_numbers) tensor.bytes = dequantized_bytes(tensor.bytes, *info.quant, info.shape, *dequantize);
+      tensor.dtype = stored_type(becomes_numbers || is_cast ? *floats : info.dtype, spec);
+      if (becomes_numbers) tensor.bytes = dequantized_bytes(tensor.bytes, *info.quant, info.shape, *floats);
+      if (is_cast) tensor.bytes = cast_bytes(tensor.bytes, info.dtype, *floats);
     } catch (Error& error) {
       throw error.in_tensor(info.name);
     }
     tensor.name = std::move(info.name);
     tensor.shape = std::move(info.shape);
-    if (!becomes_numbers) {
-      if (!crcs.empty()) tensor.crc32c = crcs[i];
-      tensor.quant = std::move(info.quant);
-    }
+    if (!crcs.empty() && !becomes_numbers && !is_cast) tensor.crc32c = crcs[i];
+    if (!becomes_numbers) tensor.quant = std::move(info.quant);
     if (spec.has_param_ids) {
       tensor.param_id = info.param_id;
     } else if (info.param_id) {
@@ -108,10 +122,7 @@ Conversion plan_conversion(const Reader& source, Format target, std::optional<DT
     }
     conversion.contents.add(std::move(tensor));
   }
-  const TextMap metadata = metadata_of(source, spec, !crcs.empty());
-  const bool present = spec_of(source.format()).tells_empty_metadata ? table.has_metadata() : !metadata.empty();
-  if (present) conversion.contents.set_metadata(metadata);
-  conversion.contents.set_scalars(table.scalars());
+  describe_as(source, target, conversion.contents);
   return conversion;
 } catch (Error& error) {
   error.of_format(target);

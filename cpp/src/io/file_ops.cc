@@ -58,6 +58,10 @@ int FileOps::fsetxattr(int fd, const char* name, const void* value, std::size_t 
   return ::fsetxattr(fd, name, value, size, 0);
 }
 
+ssize_t FileOps::copy_file_range(int from, off_t from_offset, int to, off_t to_offset, std::size_t length) {
+  return ::copy_file_range(from, &from_offset, to, &to_offset, length, 0);
+}
+
 int FileOps::fsync(int fd) { return ::fsync(fd); }
 int FileOps::flock(int fd, int operation) { return ::flock(fd, operation); }
 

@@ -34,6 +34,8 @@ class FileOps {
   virtual ssize_t pread(int fd, void* out, std::size_t length, off_t offset);
   virtual ssize_t pwrite(int fd, const void* data, std::size_t length, off_t offset);
   virtual ssize_t pwritev(int fd, const struct iovec* pieces, int count, off_t offset);
+  // Lets the system copy from one file to another, which may only share the blocks.
+  virtual ssize_t copy_file_range(int from, off_t from_offset, int to, off_t to_offset, std::size_t length);
   virtual int fallocate(int fd, off_t offset, off_t length);
   virtual int ftruncate(int fd, off_t length);
   virtual int fchmod(int fd, mode_t mode);

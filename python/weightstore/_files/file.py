@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
-from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from .formats import title_of
 from .handle import TensorHandle
 from .progress import Progress, reporting
 from .scalars import Scalars, scalars_of
-from .sizes import Size, format_size
+from .sizes import Size
 from .source import Backend, LeftOut, Opaque, OpenSource, Verify, open_source
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     import torch
 
     from .. import _core
-
-_HTML_ROWS = 200
 
 
 def open(
@@ -247,24 +244,13 @@ class File(Mapping[str, TensorHandle]):
         return f"<File {where}, {self.format}, {len(self)} tensors>"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         if self.closed:
             return f"<p>{escape(repr(self))}</p>"
-        names = self._names()
-        rows = []
-        for name in names[:_HTML_ROWS]:
-            handle = self[name]
-            cells = (
-                name,
-                handle.dtype,
-                str(list(handle.shape)),
-                format_size(handle.nbytes),
-                os.path.basename(handle.shard),
-            )
-            rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-        more = len(names) - len(rows)
-        note = f"<p>and {more} more</p>" if more else ""
-        head = "".join(f"<th>{title}</th>" for title in ("name", "dtype", "shape", "size", "file"))
-        return f"<p>{escape(repr(self))}</p><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{note}"
+        from .._page.notebook import notebook_html
+
+        return notebook_html(self._source.reader, repr(self), self.path or "in memory", title_of(self.format))
 
 
 def source_of(file: File) -> OpenSource:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from typing import Any, Literal
-from urllib.parse import unquote
 
 from .. import errors
 
@@ -43,6 +42,8 @@ def check_local(path: str | bytes, purpose: Literal["open", "save", "store", "ch
 
 def _about_url(url: str, scheme: str, purpose: str) -> str:
     if scheme.lower() == "file:":
+        from urllib.parse import unquote
+
         local = "/" + unquote(url[len(scheme) :]).lstrip("/")
         return f"this is a URL; give the path: {local!r}"
     return f"URLs are not supported; {_ADVICE[purpose].format(url=url)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,8 +9,6 @@ from .. import errors
 
 Progress = Callable[[int, int, str], object]
 """Called as progress(done, total, name), in bytes; returning False cancels."""
-
-_log = logging.getLogger(__name__)
 
 
 def check_progress(progress: Progress | bool | None) -> None:
@@ -54,7 +51,9 @@ def reporting(progress: Progress | bool | None) -> Iterator[Progress | None]:
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        _log.warning("progress=True shows nothing: tqdm is not installed")
+        import logging
+
+        logging.getLogger(__name__).warning("progress=True shows nothing: tqdm is not installed")
         yield None
         return
     with tqdm(unit="B", unit_scale=True, unit_divisor=1000) as bar:

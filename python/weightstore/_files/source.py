@@ -5,7 +5,6 @@ The package passes an `OpenSource` on wherever it reads tensors of a file. Users
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from types import TracebackType
@@ -22,7 +21,6 @@ Verify = Literal["off", "lazy", "full"] | bool
 Opaque = Literal["error", "skip"]
 Kind = Literal["path", "object", "buffer"]
 
-_log = logging.getLogger(__name__)
 _SHOWN = 5  # values that a warning names
 
 
@@ -190,6 +188,8 @@ def _warn_of_left_out(source: OpenSource) -> None:
     values = [LeftOut(*value) for value in source.reader.left_out()]
     if not values:
         return
+    import logging
+
     # A name from a file must not reach a terminal as anything but text.
     shown = ", ".join(
         f"{value.name!r} ({value.type if value.type.isprintable() else repr(value.type)})" for value in values[:_SHOWN]
@@ -197,7 +197,8 @@ def _warn_of_left_out(source: OpenSource) -> None:
     if len(values) > _SHOWN:
         shown += f" and {len(values) - _SHOWN} more"
     what = "1 value was" if len(values) == 1 else f"{len(values)} values were"
-    _log.warning("%s: %s left out: %s; `left_out` of the open file lists all", source.path or "<memory>", what, shown)
+    log = logging.getLogger(__name__)
+    log.warning("%s: %s left out: %s; `left_out` of the open file lists all", source.path or "<memory>", what, shown)
 
 
 def _reopen(opening: Opening) -> OpenSource:

@@ -24,6 +24,7 @@ enum class Call : std::uint8_t {
   kFstatvfs,
   kPread,
   kPwrite,
+  kCopy,  // copy_file_range()
   kFallocate,
   kFtruncate,
   kFchmod,
@@ -53,7 +54,7 @@ enum class Call : std::uint8_t {
 struct Fault {
   std::uint64_t at = 0;      // the at-th call, counted from 1; 0: none
   std::optional<Call> kind;  // counts calls of this kind only
-  int error = EIO;           // 0: a short count from pread() or pwrite(); other calls pass
+  int error = EIO;           // 0: a short count from pread(), pwrite() or copy_file_range(); other calls pass
   bool onwards = false;      // every call from there on
 };
 
@@ -110,6 +111,13 @@ class FaultyFileOps final : public weightstore::io::FileOps {
       return FileOps::pwrite(fd, pieces[0].iov_base, (pieces[0].iov_len + 1) / 2, offset);
     }
     return FileOps::pwritev(fd, pieces, count, offset);
+  }
+  ssize_t copy_file_range(int from, off_t from_offset, int to, off_t to_offset, std::size_t length) override {
+    if (const auto now = choose(Call::kCopy)) {
+      if (*now != 0) return fail(*now);
+      length = (length + 1) / 2;
+    }
+    return FileOps::copy_file_range(from, from_offset, to, to_offset, length);
   }
   int fallocate(int fd, off_t offset, off_t length) override {
     return fails(Call::kFallocate) ? -1 : FileOps::fallocate(fd, offset, length);

@@ -28,6 +28,9 @@ class KillingFileOps final : public io::FileOps {
   ssize_t pwrite(int fd, const void* data, std::size_t length, off_t offset) override {
     return count(), FileOps::pwrite(fd, data, length, offset);
   }
+  ssize_t copy_file_range(int from, off_t from_offset, int to, off_t to_offset, std::size_t length) override {
+    return count(), FileOps::copy_file_range(from, from_offset, to, to_offset, length);
+  }
   ssize_t pwritev(int fd, const struct iovec* pieces, int pieces_count, off_t offset) override {
     return count(), FileOps::pwritev(fd, pieces, pieces_count, offset);
   }

@@ -191,7 +191,7 @@ def test_directories_that_are_refused(tmp_path, capsys):
         weightstore.convert(tmp_path / f"{name}.safetensors", tmp_path / f"{name}.safetensors.index.json")
     with pytest.raises(errors.InvalidArgument, match=r"2 indexes: 'a\.safetensors\.index\.json', 'b\.s"):
         weightstore.open(tmp_path)
-    assert main(["list", str(tmp_path)]) == 1
+    assert main(["list", str(tmp_path)]) == 2
     assert "2 indexes" in capsys.readouterr().err
     with pytest.raises(FileNotFoundError):
         weightstore.open(tmp_path / "none")

@@ -10,7 +10,7 @@ import torch
 
 import weightstore
 import weightstore.torch
-from weightstore._cli import main
+from weightstore._cli.main import main
 
 
 def save(path: Path, layout: str = "plain") -> None:
@@ -88,7 +88,7 @@ def test_the_command_lists_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFi
     save(tmp_path)
     assert main(["list", str(tmp_path)]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{tmp_path}: checkpoint, 5 tensors, 1 tables, ")
+    assert first.startswith(f"{tmp_path}: safetensors, 5 tensors, ")
     assert [line.split()[:2] for line in lines] == [
         ["s", "F64"],
         ["user@embedding", "F32"],
@@ -97,8 +97,8 @@ def test_the_command_lists_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFi
         ["w", "I32"],
     ]
     (tmp_path / "empty").mkdir()
-    assert main(["list", str(tmp_path / "empty")]) == 1
-    assert "holds no checkpoint" in capsys.readouterr().err
+    assert main(["list", str(tmp_path / "empty")]) == 2
+    assert str(tmp_path / "empty") in capsys.readouterr().err
 
 
 # Imports of torch fail, as they do where torch is not installed.

@@ -6,7 +6,7 @@ import pytest
 import weightstore
 import weightstore.numpy as wn
 from weightstore import LayerPager, Pager, SafetensorsStore, errors
-from weightstore._cli import main
+from weightstore._cli.main import main
 from weightstore._files.sizes import format_size, parse_size
 
 

@@ -6,7 +6,7 @@ from contextlib import redirect_stdout
 import pytest
 
 from weightstore import _core, errors
-from weightstore._cli import main
+from weightstore._cli.main import main
 from weightstore._files.formats import FORMATS, INDEX, endings, format_to_save, format_to_write, title_of
 from weightstore.stores import FileStore
 from weightstore.stores._reading import store_of

@@ -13,7 +13,7 @@ import pytest
 import weightstore
 import weightstore.numpy as wn
 from weightstore import BurnpackStore, SafetensorsStore, _core, compat, errors
-from weightstore._cli import main
+from weightstore._cli.main import main
 
 PAGE = Path(__file__).parents[3] / "docs/conventions.md"
 OLD, NEW = {"old": np.zeros(3, np.float32)}, {"new": np.ones(3, np.float32)}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weightstore._cli import main as weightstore_command
+from weightstore._cli.main import main as weightstore_command
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -60,7 +60,7 @@ def test_links_lead_somewhere() -> None:
         *(REPOSITORY / "benchmarks").glob("*.md"),
     ]:
         prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-        for target in re.findall(r"\]\(([^)#]+)\)", prose):
+        for target in re.findall(r"\]\(([^)#]+)\)", prose) + re.findall(r'<img src="([^"]+)"', prose):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
 

@@ -10,7 +10,7 @@ import pytest
 import weightstore
 from weightstore import BurnpackStore, _core, errors
 from weightstore import numpy as wn
-from weightstore._cli import main
+from weightstore._cli.main import main
 
 PLAIN = b"edtypedBool"  # "dtype": "Bool"
 NATIVE = b"edtype\xa1dBoolfNative"  # "dtype": {"Bool": "Native"}

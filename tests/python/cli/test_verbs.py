@@ -1,4 +1,4 @@
-"""The command `weightstore`."""
+"""The command in this process: what verbs do, and how they fail."""
 
 import argparse
 import collections
@@ -12,7 +12,7 @@ import pytest
 
 import weightstore
 import weightstore.numpy
-from weightstore._cli import main
+from weightstore._cli.main import main
 
 
 @pytest.fixture
@@ -21,28 +21,6 @@ def file(tmp_path):
     tensors = {"a.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros((), np.int64)}
     weightstore.numpy.save_file(tensors, path, metadata={"format": "np"}, checksums=True)
     return path
-
-
-def test_list_shows_names_types_shapes_sizes_and_metadata(file, capsys):
-    assert main(["list", str(file)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"{file}: safetensors, 2 tensors, 32 B"
-    assert "metadata format = np" in lines
-    assert [line.split() for line in lines[-2:]] == [
-        ["a.weight", "F32", "[2,", "3]", "24", "B"],
-        ["b", "I64", "[]", "8", "B"],
-    ]
-
-
-def test_names_cannot_talk_to_the_terminal(tmp_path, capsys):
-    path = tmp_path / "evil.safetensors"
-    weightstore.numpy.save_file({"\x1b[2J": np.zeros(1)}, path, metadata={"a\nb": "\x07"})
-    assert main(["list", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert "\x1b" not in out
-    assert "\x07" not in out
-    assert r"\x1b[2J" in out
-    assert r"'a\nb'" in out
 
 
 def test_convert_there_and_back_gives_the_same_tensors(file, tmp_path):
@@ -63,7 +41,7 @@ def test_convert_into_shards(file, tmp_path):
 def test_an_existing_target_is_replaced_only_when_asked(file, tmp_path, capsys):
     target = tmp_path / "model.bpk"
     target.write_bytes(b"precious")
-    assert main(["convert", str(file), str(target)]) == 1
+    assert main(["convert", str(file), str(target)]) == 2
     assert target.read_bytes() == b"precious"
     assert str(target) in capsys.readouterr().err
     assert main(["convert", str(file), str(target), "--overwrite"]) == 0
@@ -102,7 +80,7 @@ def test_verify_counts_the_tensors_of_a_pt_file_that_share_a_storage(tmp_path, c
 @pytest.mark.parametrize("command", [["list"], ["verify"], ["convert", "x.bpk"]])
 def test_errors_are_a_line_and_a_status(command, tmp_path, capsys):
     missing = str(tmp_path / "missing.safetensors")
-    assert main([command[0], missing, *command[1:]]) == 1
+    assert main([command[0], missing, *command[1:]]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("weightstore: ")
@@ -129,7 +107,7 @@ def test_the_script_is_installed():
 def test_convert_verifies_and_adds_checksums(tmp_path, capsys):
     file, checked, copy = tmp_path / "1.safetensors", tmp_path / "checked.safetensors", tmp_path / "copy.bpk"
     weightstore.numpy.save_file({"a": np.arange(6.0)}, file)
-    assert main(["convert", str(file), str(checked), "--verify", "full"]) == 1
+    assert main(["convert", str(file), str(checked), "--verify", "full"]) == 2
     assert "no checksums" in capsys.readouterr().err
     assert main(["convert", str(file), str(checked), "--checksums"]) == 0
     assert main(["convert", str(checked), str(copy), "--verify", "full"]) == 0
@@ -137,7 +115,7 @@ def test_convert_verifies_and_adds_checksums(tmp_path, capsys):
     data = bytearray(checked.read_bytes())
     data[-1] ^= 1
     checked.write_bytes(data)
-    assert main(["convert", str(checked), str(copy), "--overwrite"]) == 1
+    assert main(["convert", str(checked), str(copy), "--overwrite"]) == 2
     assert "damaged" in capsys.readouterr().err
     assert main(["verify", str(copy)]) == 0
     assert main(["convert", str(checked), str(copy), "--overwrite", "--verify", "off"]) == 0
@@ -149,10 +127,10 @@ def test_objects_are_left_out_or_refused(tmp_path, capsys):
     source, target = str(tmp_path / "m.pt"), str(tmp_path / "m.safetensors")
     torch.save({"a": torch.ones(2), "arguments": argparse.Namespace(lr=0.1), "user": collections.UserDict()}, source)
     for command in (["list", source], ["verify", source], ["convert", source, target]):
-        assert main([*command, "--opaque", "error"]) == 1
+        assert main([*command, "--opaque", "error"]) == (1 if command[0] == "verify" else 2)
         assert "UserDict" in capsys.readouterr().err
         assert main(command) == 0
-        output = capsys.readouterr().out
-        if command[0] == "list":
-            assert "left out user: UserDict.IterableUserDict, an object of a class" in output
+        capsys.readouterr()
+    assert main(["inspect", source]) == 0
+    assert "UserDict.IterableUserDict" in capsys.readouterr().out
     assert list(weightstore.open(target)) == ["a"]

@@ -1,0 +1,41 @@
+#pragma once
+
+// Statistics of numbers in memory, on the calling thread: what weightstore/statistics.h is made of.
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "weightstore/byte_source.h"
+#include "weightstore/dtype.h"
+
+namespace weightstore::kernels {
+
+// What is known about some numbers. Parts of a tensor are looked at apart and then added up.
+struct Moments {
+  std::uint64_t finite = 0;
+  std::uint64_t nans = 0;
+  std::uint64_t infinities = 0;
+  std::uint64_t zeros = 0;
+  // Of the finite numbers.
+  double min = std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity();
+  double mean = 0;
+  double squares = 0;  // the sum of the squared distances from the mean
+  // The extremes of I64 and U64, which double cannot hold: U64 as it is, I64 with the sign bit flipped, which keeps the
+  // order.
+  std::uint64_t min_integer = ~std::uint64_t{0};
+  std::uint64_t max_integer = 0;
+
+  void add(const Moments& other);
+};
+inline constexpr std::uint64_t kSignBit = std::uint64_t{1} << 63;
+
+// The moments of the numbers in `bytes`. `type` is a number_type() whose number_kind() is not kNone.
+Moments moments_of(DType type, ConstBytes bytes);
+
+// Counts the finite numbers of `bytes` that lie in [low, high] in counts.size() bins of equal width. A number on the
+// border of two bins counts for the upper one, `high` for the last one. If low == high, everything is in the first bin.
+void add_to_histogram(DType type, ConstBytes bytes, double low, double high, std::span<std::uint64_t> counts);
+
+}  // namespace weightstore::kernels

@@ -1,0 +1,1 @@
+"""Pages for people: what a file holds, as HTML. Reads no files."""

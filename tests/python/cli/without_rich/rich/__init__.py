@@ -1,0 +1,1 @@
+raise ImportError("rich is not here")
