@@ -72,8 +72,8 @@ std::uint64_t block_count(const QuantScheme& scheme, const std::vector<std::uint
   return count;
 }
 
-// Loops below are compiled twice on x86-64: for every processor, and for those with AVX2. They have no multiplication
-// that is followed by an addition, so that both round alike.
+// On x86-64 the loops below are compiled twice: for every processor, and for those with AVX2. Neither fuses a
+// multiplication with an addition, so that both round alike.
 #if defined(__x86_64__)
 #define WEIGHTSTORE_AVX2 __attribute__((target("avx2")))
 bool has_avx2() {

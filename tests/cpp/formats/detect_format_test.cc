@@ -56,6 +56,9 @@ TEST(foreign_files_are_named_with_what_to_do) {
   CHECK(says(stranger("\n <HTML lang=en>"), "HTML"));
   CHECK(says(stranger("<?xml version=\"1.0\"?><Error>"), "XML"));
   CHECK(says(stranger("PK\5\6"s + std::string(18, '\0')), "ZIP"));
+  CHECK(says(stranger("(dp0\nVa\np1\nI1\ns."), "protocol 2 or later"));
+  CHECK(says(stranger("}q\0X\1\0\0\0aq\1K\1s."s), "protocol 2 or later"));
+  CHECK(says(stranger("ccollections\nOrderedDict\np0\n(tRp1\n."), "protocol 2 or later"));
   CHECK(says(stranger("GGUF\3\0\0\0"s), "GGUF"));
   CHECK(says(stranger("\x89HDF\r\n\x1a\n"s), "HDF5"));
   CHECK(says(stranger("\x1f\x8b\x08\0abc"s), "gzip"));
