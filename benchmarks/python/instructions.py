@@ -26,9 +26,10 @@ TASKS = ("save_file", "load_file", "save_into", "load_from", "save", "load")
 
 
 def _works(task: str, count: int, directory: Path) -> Callable[[], object]:
+    from benchmarks.python.small_tasks import blocks, many_tensors
+
     import weightstore
     import weightstore.torch as wt
-    from benchmarks.python.small_tasks import blocks, many_tensors
 
     path = directory / f"{task}-{count}.safetensors"
     tensors, module = many_tensors(count), blocks(count=count // 9)
@@ -82,7 +83,13 @@ def main() -> int:
         library = directory / "libcallgrind.so"
         compiler = os.environ.get("CXX", "g++")
         subprocess.run([compiler, "-O2", "-shared", "-fPIC", str(SOURCE), "-o", str(library)], check=True)
-        command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={directory}/out", "--quiet"]
+        command = [
+            "valgrind",
+            "--tool=callgrind",
+            "--instr-atstart=no",
+            f"--callgrind-out-file={directory}/out",
+            "--quiet",
+        ]
         arguments = [sys.executable, __file__, "sample", str(library), str(directory)]
         subprocess.run([*command, *arguments], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         counted = _counted(sorted(directory.glob("out*")))
