@@ -1,7 +1,8 @@
 """Instructions per tensor, as callgrind counts them: unlike times, they do not depend on what else the machine does.
 
-What a call costs by itself is not part of it: each task runs with two numbers of tensors, and the difference counts. Needs
-valgrind. With the argument `sample` this file is the process that is counted.
+What a call costs by itself is not part of it: each task runs with two numbers of tensors, and the difference counts. The second
+column is for tensors that cross into the core one by one, as those of a torch before 2.10 do. Needs valgrind. With the argument
+`sample` this file is the process that is counted.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ if __package__ in (None, ""):  # run as a file
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).with_name("callgrind.cc")
 FEW, MANY = 540, 1620  # 60 and 180 blocks of a module
+WAYS = ("together", "one by one")
 TASKS = ("save_file", "load_file", "save_into", "load_from", "save", "load")
 
 
 def _works(task: str, count: int, directory: Path) -> Callable[[], object]:
+    from benchmarks.python.small_tasks import blocks, many_tensors
+
     import weightstore
     import weightstore.torch as wt
-    from benchmarks.python.small_tasks import blocks, many_tensors
 
     path = directory / f"{task}-{count}.safetensors"
     tensors, module = many_tensors(count), blocks(count=count // 9)
@@ -50,18 +53,26 @@ def _works(task: str, count: int, directory: Path) -> Callable[[], object]:
 
 
 def sample(library: Path, directory: Path) -> None:
+    from weightstore._tensors import batches
+
     counter = ctypes.CDLL(str(library))
     for task in TASKS:
         for count in (FEW, MANY):
             work = _works(task, count, directory)
-            work()
-            gc.collect()
-            gc.disable()
-            counter.count_start()
-            result = work()
-            counter.count_stop(f"{task} {count}".encode())
-            gc.enable()
-            del result
+            for way in WAYS:
+                batches.leaves_all_to_python = way == "one by one"
+                work()
+                gc.collect()
+                gc.disable()
+                counter.count_start()
+                result = work()
+                counter.count_stop(_label(task, way, count).encode())
+                gc.enable()
+                del result
+
+
+def _label(task: str, way: str, count: int) -> str:
+    return f"{task}, {way}, {count}"
 
 
 def _counted(files: list[Path]) -> dict[str, int]:
@@ -82,14 +93,22 @@ def main() -> int:
         library = directory / "libcallgrind.so"
         compiler = os.environ.get("CXX", "g++")
         subprocess.run([compiler, "-O2", "-shared", "-fPIC", str(SOURCE), "-o", str(library)], check=True)
-        command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={directory}/out", "--quiet"]
+        command = [
+            "valgrind",
+            "--tool=callgrind",
+            "--instr-atstart=no",
+            f"--callgrind-out-file={directory}/out",
+            "--quiet",
+        ]
         arguments = [sys.executable, __file__, "sample", str(library), str(directory)]
         subprocess.run([*command, *arguments], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         counted = _counted(sorted(directory.glob("out*")))
-    print(f"{'task':<12} {'instructions per tensor':>24}")
+    print("instructions per tensor")
+    print("".join(f"{title:>14}" for title in ("", *WAYS)))
     for task in TASKS:
-        each = (counted[f"{task} {MANY}"] - counted[f"{task} {FEW}"]) / (MANY - FEW)
-        print(f"{task:<12} {each:>24,.0f}")
+        few, many = ([counted[_label(task, way, count)] for way in WAYS] for count in (FEW, MANY))
+        each = [(more - less) / (MANY - FEW) for less, more in zip(few, many, strict=True)]
+        print(f"{task:>14}" + "".join(f"{number:14,.0f}" for number in each))
     return 0
 
 

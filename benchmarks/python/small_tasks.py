@@ -81,14 +81,14 @@ def module_of(shapes: model.Shapes) -> torch.nn.Module:
 
 
 def many_parameters() -> torch.nn.Module:
-    return module_of({name: ("F32", (16, 32)) for name in many_tensors()})
+    return module_of(dict.fromkeys(many_tensors(), ("F32", (16, 32))))
 
 
 # ---- comparisons -----------------------------------------------------------------------------------------------------
 
 
 def require_equal(found: Tensors, expected: Tensors) -> None:
-    if list(sorted(found)) != list(sorted(expected)):
+    if sorted(found) != sorted(expected):
         raise AssertionError("the names differ")
     for name, tensor in expected.items():
         if not torch.equal(found[name], tensor):

@@ -26,8 +26,8 @@ std::optional<dlpack::DataType> torch_type(const TensorTable& table, std::size_t
   return dlpack_type(table.dtype(tensor));
 }
 
+// torch wants memory that is aligned to the size of an item.
 bool is_aligned(const SharedMutableBytes& memory, dlpack::DataType type) {
-  // A complex number is aligned as its two parts are; torch itself asks for no more than the size of an item.
   return reinterpret_cast<std::uintptr_t>(memory.bytes.data()) % (type.bits / 8) == 0;
 }
 

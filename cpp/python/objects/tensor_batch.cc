@@ -11,6 +11,8 @@ namespace weightstore::python {
 
 namespace {
 
+constexpr std::size_t kMostDimensions = 16;  // of a tensor that is not left to Python
+
 // The first byte and the end of what the elements of an array touch. Strides may be negative.
 struct Extent {
   std::uintptr_t begin;
@@ -109,7 +111,7 @@ bool TensorBatch::look_at_tensor(PyObject* value, const TensorExchange& exchange
   array.dtype = *dtype;
   array.is_torch = true;
   array.is_writable = true;
-  std::array<std::int64_t, 16> strides;
+  std::array<std::int64_t, kMostDimensions> strides;
   if (rank > strides.size()) return false;
   const std::int64_t item_bytes = tensor.dtype.bits / 8;
   for (std::size_t i = 0; i < rank; ++i) strides[i] = tensor.strides[i] * item_bytes;
@@ -119,9 +121,7 @@ bool TensorBatch::look_at_tensor(PyObject* value, const TensorExchange& exchange
 
 bool TensorBatch::look_at_array(PyObject* value) {
   const Buffer buffer(value);
-  if (!buffer) {
-    return false;
-  }
+  if (!buffer) return false;
   const Py_buffer& view = buffer.view;
   const auto dtype = dtype_of_format(view.format == nullptr ? "B" : view.format, view.itemsize);
   if (!dtype) return false;

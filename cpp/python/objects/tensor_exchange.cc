@@ -189,6 +189,7 @@ py::object TensorExchange::make(SharedMutableBytes memory, dlpack::DataType type
   managed.tensor = {
       made->memory.bytes.data(), {dlpack::kCpu, 0}, static_cast<std::int32_t>(shape.size()), type, sizes, strides, 0};
   void* object = nullptr;
+  // The function takes `managed` over, also when it fails.
   if (api_->make_object(&managed, &object) != 0) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(static_cast<PyObject*>(object));
 }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "weightstore/checksum.h"
-#include "weightstore/error.h"
 #include "weightstore/file_bytes.h"
 
 namespace weightstore {
@@ -28,13 +27,6 @@ class MemorySink final : public FileSink {
  private:
   MutableBytes out_;
 };
-
-Error wrong_size(const NewTensor& tensor, std::uint64_t found, std::uint64_t planned) {
-  Error error(ErrorCode::kInvalidArgument, "the tensor's producer has " + std::to_string(found) + " bytes where " +
-                                               std::to_string(planned) + " were planned");
-  error.in_tensor(tensor.name);
-  return error;
-}
 
 // Puts header, gaps and tensors into a sink, in the order of the layout.
 class Streamer {
@@ -147,6 +139,13 @@ class Streamer {
 };
 
 }  // namespace
+
+Error wrong_size(const NewTensor& tensor, std::uint64_t found, std::uint64_t planned) {
+  Error error(ErrorCode::kInvalidArgument, "the tensor's producer has " + std::to_string(found) + " bytes where " +
+                                               std::to_string(planned) + " were planned");
+  error.in_tensor(tensor.name);
+  return error;
+}
 
 void check_layout(const Layout& layout, std::span<const NewTensor> tensors) {
   std::uint64_t position = layout.header.size();

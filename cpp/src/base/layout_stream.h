@@ -8,11 +8,15 @@
 #include <vector>
 
 #include "base/file_sink.h"
+#include "weightstore/error.h"
 #include "weightstore/file_contents.h"
 #include "weightstore/layout.h"
 #include "weightstore/progress.h"
 
 namespace weightstore {
+
+// The error that a tensor's producer has not as many bytes as were planned.
+Error wrong_size(const NewTensor& tensor, std::uint64_t found, std::uint64_t planned);
 
 // Throws Error(kInvalidArgument) for a layout that is out of order, or that names a tensor whose producer does not have
 // the planned size. Planners make no such layout, but a producer may have changed since.

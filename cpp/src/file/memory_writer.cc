@@ -4,9 +4,9 @@
 #include <cstring>
 #include <functional>
 #include <optional>
-#include <string>
 
 #include "base/file_sink.h"
+#include "base/layout_stream.h"
 #include "io/copy_bytes.h"
 #include "io/huge_buffer.h"
 #include "io/parallel.h"
@@ -63,11 +63,7 @@ class MemoryWrite {
     const NewTensor& tensor = tensors_[placement.tensor];
     const std::uint64_t planned = placement.end - placement.begin;
     auto bytes = tensor.bytes->resident();
-    if (bytes && bytes->size() != planned) {
-      throw Error(ErrorCode::kInvalidArgument, "the tensor's producer has " + std::to_string(bytes->size()) +
-                                                   " bytes where " + std::to_string(planned) + " were planned")
-          .in_tensor(tensor.name);
-    }
+    if (bytes && bytes->size() != planned) throw wrong_size(tensor, bytes->size(), planned);
     return bytes;
   }
 

@@ -51,8 +51,7 @@ def view_all(source: OpenSource, numbers: list[int], framework: str) -> dict[str
     described = _described(reader, numbers, library)
     views = reader.views(numbers, writable=is_torch)
     return {
-        name: make(number, memory)
-        for number, (name, _, _, _), memory in zip(numbers, described, views, strict=True)
+        name: make(number, memory) for number, (name, _, _, _), memory in zip(numbers, described, views, strict=True)
     }
 
 

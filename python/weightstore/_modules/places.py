@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,36 +73,51 @@ def _walk_module(module: Any, path: tuple[str, ...], containers: tuple[str, ...]
             yield from _walk(child, (*path, key), containers, layer)
 
 
-def gather(module: Any) -> tuple[list[str], list[Any]] | None:
-    """The paths and values of places_of(), without the places. None for a mapping with other keys than text; values of a
-    mapping may be anything."""
-    names: list[str] = []
-    values: list[Any] = []
+class Gathered(NamedTuple):
+    """What places_of() finds, in lists: the paths, the values, and who holds each under which key."""
+
+    paths: list[str]
+    values: list[Any]
+    owners: list[tuple[Any, str]]
+
+
+def gather(module: Any) -> Gathered | None:
+    """None for a mapping that has other keys than text. The values of a mapping may be anything: mappings, too."""
+    found = Gathered([], [], [])
     if is_torch_module(module):
-        _gather(module, "", names, values)
+        _gather(module, "", *found)
     elif isinstance(module, Mapping) and all(isinstance(key, str) for key in module):
-        for key, value in module.items():
-            if value is not None:
-                names.append(key)
-                values.append(value)
+        _gather_tensors(module, module, "", *found)
     else:
         return None
-    return names, values
+    return found
 
 
-def _gather(module: Any, prefix: str, names: list[str], values: list[Any]) -> None:
+def _gather(module: Any, prefix: str, paths: list[str], values: list[Any], owners: list[tuple[Any, str]]) -> None:
+    _gather_tensors(module, module._parameters, prefix, paths, values, owners)
     transient = module._non_persistent_buffers_set
-    for key, value in module._parameters.items():
-        if value is not None:
-            names.append(prefix + key)
-            values.append(value)
-    for key, value in module._buffers.items():
-        if value is not None and key not in transient:
-            names.append(prefix + key)
-            values.append(value)
+    buffers = module._buffers
+    if transient:
+        buffers = {key: value for key, value in buffers.items() if key not in transient}
+    _gather_tensors(module, buffers, prefix, paths, values, owners)
     for key, child in module._modules.items():
         if child is not None:
-            _gather(child, f"{prefix}{key}.", names, values)
+            _gather(child, f"{prefix}{key}.", paths, values, owners)
+
+
+def _gather_tensors(
+    owner: Any,
+    tensors: Mapping[str, Any],
+    prefix: str,
+    paths: list[str],
+    values: list[Any],
+    owners: list[tuple[Any, str]],
+) -> None:
+    for key, value in tensors.items():
+        if value is not None:
+            paths.append(prefix + key)
+            values.append(value)
+            owners.append((owner, key))
 
 
 def layer_name(cls: type) -> str:

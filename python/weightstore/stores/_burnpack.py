@@ -115,6 +115,10 @@ class BurnpackStore(WritingStore):
             load.commit()
         return load.result
 
+    def _plan_batch(self, module: Any) -> _core.Writer | None:
+        self._planned_burn = self._burn or _NEWEST_STABLE
+        return super()._plan_batch(module)
+
     def _plan(self, collected: Iterable[tuple[str, TensorSnapshot]]) -> _core.Writer:
         planned = list(collected)
         values = [snapshot._values for _, snapshot in planned]

@@ -11,6 +11,7 @@ from .._files.formats import FORMATS
 from .._modules.adapters import ModuleAdapter, as_adapter
 from .._modules.layers import LayerTypes, Types, make_layer_types
 from .._modules.module_tensors import collect_with_origins, named
+from .._modules.param_ids import id_of
 from .._modules.places import gather, is_torch_module
 from .._modules.snapshot import TensorSnapshot
 from .._modules.values.original import TensorValue
@@ -117,18 +118,19 @@ class WritingStore(ReadingStore):
     def _plan_batch(self, module: Any) -> _core.Writer | None:
         """The plan for a module of which nothing but names changes on the way, made without a snapshot of each tensor. None if
         that is not so."""
-        if self._filter is not None or self._to_adapter is not None or self._skips_variants or self._has_ids:
+        if self._filter is not None or self._to_adapter is not None or self._skips_variants:
             return None
         gathered = gather(module)
         if gathered is None:
             return None
-        paths, values = gathered
+        paths, values, owners = gathered
         batch = batches.look_at(values)
         below = "" if self._top_level_key is None else self._top_level_key + "."
         unchanged = not below and self._remapper.is_empty()
         names = paths if unchanged else [below + self._remapper.rename(path) for path in paths]
         if batch.others() or len(set(names)) != len(names):
             return None
+        ids = [id_of(*owner, path) for owner, path in zip(owners, paths, strict=True)] if self._has_ids else None
         metadata = self._described()
         same = batch.same_as_earlier() if self._ties_once else {}
         if same:
@@ -137,8 +139,9 @@ class WritingStore(ReadingStore):
             kept = [number for number in range(len(names)) if number not in same]
             names, values = [names[number] for number in kept], [values[number] for number in kept]
             batch = batches.look_at(values)
+            ids = None if ids is None else [ids[number] for number in kept]
         writer = _core.Writer()
-        writer.add_batch(names, batch)
+        writer.add_batch(names, batch, param_ids=ids)
         if metadata:
             writer.set_metadata(metadata)
         self._add_scalars(writer)

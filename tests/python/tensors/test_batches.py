@@ -397,7 +397,7 @@ def flat(count: int) -> torch.nn.Module:
 
 
 def test_work_per_tensor_is_not_pythons(tmp_path):
-    """Looking up a parameter appends its name and its value to lists, and asks whether it is a tensor."""
+    """Looking up a parameter appends its name, its value and its owner to lists, and asks whether it is a tensor."""
     counts = {}
     for size in (100, 1100):
         path = tmp_path / f"{size}.safetensors"
@@ -410,7 +410,7 @@ def test_work_per_tensor_is_not_pythons(tmp_path):
             calls_of(lambda path=path: wt.load_file(path)),
         ]
     each = [(many - few) / 1000 for many, few in zip(counts[1100], counts[100], strict=True)]
-    assert each[0] <= 2.01
-    assert each[1] <= 3.01
+    assert each[0] <= 3.01
+    assert each[1] <= 4.01
     assert each[2] <= 0.01
     assert each[3] <= 0.01

@@ -13,7 +13,7 @@ from ... import _core, errors
 from ..._files.formats import FORMATS
 from ..._tensors import batches
 from .. import param_ids
-from ..places import gather, places_of
+from ..places import Gathered, gather
 from .commit import FAILURES, failure
 from .result import ApplyResult
 
@@ -28,9 +28,8 @@ class StraightLoad:
 
     result: ApplyResult
     source: OpenSource
-    module: Any
+    gathered: Gathered
     numbers: list[int]
-    values: list[Any]
     batch: _core.TensorBatch
 
     def commit(self, progress: Progress | None) -> None:
@@ -42,12 +41,12 @@ class StraightLoad:
             raise failure(error, list(self.result.applied)) from None
         except FAILURES as error:
             raise failure(error, list(self.result.applied)) from error
-        batches.note_written(self.values)
+        batches.note_written(self.gathered.values)
         if FORMATS[self.source.format].has_param_ids:
-            for place, number in zip(places_of(self.module), self.numbers, strict=True):
+            for (owner, key), number in zip(self.gathered.owners, self.numbers, strict=True):
                 given = reader.param_id(number)
                 if given is not None:
-                    param_ids.give_id(place.owner, place.key, given)
+                    param_ids.give_id(owner, key, given)
 
 
 def plan_straight(source: OpenSource, module: Any) -> StraightLoad | None:
@@ -55,13 +54,12 @@ def plan_straight(source: OpenSource, module: Any) -> StraightLoad | None:
     gathered = gather(module)
     if gathered is None:
         return None
-    names, values = gathered
-    batch = batches.look_at(values)
-    numbers = _core.fitting(source.reader, names, batch)
+    batch = batches.look_at(gathered.values)
+    numbers = _core.fitting(source.reader, gathered.paths, batch)
     if numbers is None or batch.has_overlap():
         return None
     unused = []
     if len(numbers) != len(source.reader):
-        used = set(names)
+        used = set(gathered.paths)
         unused = [name for name in source.reader.names() if name not in used]
-    return StraightLoad(ApplyResult(applied=names, unused=unused), source, module, numbers, values, batch)
+    return StraightLoad(ApplyResult(applied=gathered.paths, unused=unused), source, gathered, numbers, batch)
