@@ -141,6 +141,10 @@ void set_metadata(SharedWriter& writer, const py::dict& metadata) {
   writer.to_change().set_metadata(map);
 }
 
+void set_typed_metadata(SharedWriter& writer, std::shared_ptr<const TypedMetadata> metadata) {
+  writer.to_change().set_typed_metadata(std::move(metadata));
+}
+
 void set_scalar(SharedWriter& writer, const py::str& name, const py::object& value, bool is_unsigned) {
   const std::string_view key = utf8_of(name);
   const bool is_integer = PyLong_Check(value.ptr()) && !PyBool_Check(value.ptr());
@@ -230,6 +234,7 @@ void bind_contents(WriterClass& cls) {
   cls.def("add_quantized", &add_quantized, py::keep_alive<1, 3>(), py::arg("name"), py::arg("reader"),
           py::arg("tensor"), param_id, "An unchanged copy of a quantized tensor of another file.");
   cls.def("set_metadata", &set_metadata, py::arg("metadata"));
+  cls.def("set_typed_metadata", &set_typed_metadata, py::arg("metadata"));
   cls.def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"), py::kw_only(), py::arg("unsigned") = false);
 }
 

@@ -20,6 +20,7 @@ from ._core import QuantScheme, __version__
 from ._files.config import read_config
 from ._files.convert import convert
 from ._files.deferred import DeferredTensor
+from ._files.entries.metadata import GgufValue, Metadata
 from ._files.file import File
 from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
 from ._files.handle import TensorHandle
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
         ShapeMismatch,
     )
     from ._modules.filter import PathFilter
+    from ._modules.gguf_adapter import GgufToHuggingFaceAdapter
     from ._modules.module_tensors import apply, collect
     from ._modules.param_ids import param_ids, set_param_ids
     from ._modules.remap import KeyRemapper, map_indices_contiguous, map_indices_contiguous_except
@@ -95,6 +97,7 @@ _LAZY_NAMES = {
     "dequantize quantize",
     "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
     "_modules.filter": "PathFilter",
+    "_modules.gguf_adapter": "GgufToHuggingFaceAdapter",
     "_checkpoints.loader": "Loader",
     "_checkpoints.reader": "CheckpointReader",
     "_modules.module_tensors": "apply collect",
@@ -154,6 +157,8 @@ __all__ = [
     "FileStore",
     "FloatCastAdapter",
     "FormatError",
+    "GgufToHuggingFaceAdapter",
+    "GgufValue",
     "HalfPrecisionAdapter",
     "InvalidArgument",
     "KeyRemapper",
@@ -161,6 +166,7 @@ __all__ = [
     "LeftOut",
     "LimitError",
     "LoadError",
+    "Metadata",
     "MissingTensor",
     "ModuleAdapter",
     "ModuleSnapshot",

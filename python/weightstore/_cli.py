@@ -25,6 +25,13 @@ def _printable(text: str) -> str:
     return text if text.isprintable() else repr(text)
 
 
+def _brief(file: weightstore.File, key: str, value: object) -> str:
+    """A value for one line: of a list, what it is and how long."""
+    if isinstance(value, list) and isinstance(file.metadata, weightstore.Metadata):
+        return f"{file.metadata.type_of(key)} of {len(value)}"
+    return str(value)
+
+
 def _list(arguments: argparse.Namespace) -> int:
     if os.path.isdir(arguments.file):
         return _list_checkpoint(arguments.file)
@@ -34,7 +41,7 @@ def _list(arguments: argparse.Namespace) -> int:
         print(f"{arguments.file}: {file.format}, {len(file)} tensors, {format_size(total)}")
         for kind, entries in (("metadata", file.metadata), ("scalar", file.scalars)):
             for key, value in entries.items():
-                print(f"{kind} {_printable(key)} = {_printable(str(value))}")
+                print(f"{kind} {_printable(key)} = {_printable(_brief(file, key, value))}")
         for name, type, reason in file.left_out:
             print(f"left out {_printable(name)}: {_printable(type)}, {_printable(reason)}")
     _print_tensors(rows)
@@ -133,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         help="compare the source's checksums while copying (lazy), before (full; all tensors need one), or not (off)",
     )
     convert.add_argument(
-        "--dtype", metavar="TYPE", help="write quantized tensors of Burn as numbers: F32, F64, F16 or BF16"
+        "--dtype", metavar="TYPE", help="write quantized tensors as numbers: F32, F64, F16 or BF16; or quantize for GGUF: Q8_0 or Q4_0"
     )
     convert.add_argument(
         "--burn",

@@ -1,9 +1,8 @@
 #pragma once
 
 // Transposes tensors, casts them between floating-point types, and quantizes and dequantizes them, while they are read
-// or written. For reading there
-// are functions from memory to memory on several threads; for writing there are producers that convert the bytes of
-// another producer.
+// or written. For reading there are functions from memory to memory on several threads; for writing there are producers
+// that convert the bytes of another producer.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,16 +25,24 @@ void transpose(ConstBytes in, std::size_t item_bytes, std::uint64_t rows, std::u
 // kernels::dequantize() on up to `threads` threads.
 void dequantize(ConstBytes payload, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, DType to,
                 std::uint64_t first, MutableBytes out, unsigned threads = 0);
+void dequantize(ConstBytes payload, DType from, DType to, std::uint64_t first, MutableBytes out, unsigned threads = 0);
 
 // The numbers of the quantized tensor in `bytes`, as `to`. Each fill() makes the numbers that it returns. If `bytes` is
 // not resident, the first fill() reads the whole payload into memory. Throws as kernels::dequantize() does.
 std::shared_ptr<ByteProducer> dequantized_bytes(std::shared_ptr<ByteProducer> bytes, const QuantScheme& scheme,
                                                 const std::vector<std::uint64_t>& shape, DType to);
 
+// The same for blocks of a type of GGUF. Each fill() reads only the blocks that it needs.
+std::shared_ptr<ByteProducer> dequantized_bytes(std::shared_ptr<ByteProducer> bytes, DType from, DType to);
+
 // The payload of the F32 numbers in `bytes`, as kernels::quantize() makes it. The first fill() reads all numbers into
 // memory, if they are not resident, and makes the whole payload. Throws as kernels::quantize() does.
 std::shared_ptr<ByteProducer> quantized_bytes(std::shared_ptr<ByteProducer> bytes, const QuantScheme& scheme,
                                               std::vector<std::uint64_t> shape);
+
+// The F32 numbers in `bytes` as blocks of Q8_0 or Q4_0, as kernels::quantize() makes them. Each fill() makes the blocks
+// that it returns. Throws as kernels::quantize() does.
+std::shared_ptr<ByteProducer> quantized_bytes(std::shared_ptr<ByteProducer> bytes, DType to);
 
 // The numbers of `bytes` as another type. Each fill() converts the numbers that it returns. Throws as cast_size() does.
 std::shared_ptr<ByteProducer> cast_bytes(std::shared_ptr<ByteProducer> bytes, DType from, DType to);

@@ -75,7 +75,6 @@ std::string describe_foreign_file(const FileHead& file) {
     return "a Python pickle that torch.save() did not write, and which can run code when it is loaded; load it where "
            "it is trusted and save it as SafeTensors or Burnpack";
   }
-  if (head.starts_with("GGUF")) return "a GGUF file, which this library does not read";
   if (head.starts_with("\x89HDF\r\n\x1a\n")) return "an HDF5 file, which this library does not read";
   if (head.starts_with("\x1f\x8b")) return "gzip-compressed; decompress it first";
   if (head.starts_with("\x28\xb5\x2f\xfd")) return "zstd-compressed; decompress it first";

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .handle import TensorHandle
 from .progress import Progress, reporting
-from .scalars import Scalars, scalars_of
+from .entries.metadata import metadata_of
+from .entries.scalars import Scalars, scalars_of
 from .sizes import Size, format_size
 from .source import Backend, LeftOut, Opaque, OpenSource, Verify, open_source
 
@@ -31,6 +32,7 @@ def open(
     limits: Mapping[str, Size] | None = None,
 ) -> File:
     """Opens a file of any format that weightstore reads, or the index of a set of SafeTensors or `.bin` shards. Reads headers only.
+    A part of a split GGUF model opens the whole model.
     The content tells the format; a name that ends in `.safetensors` must hold SafeTensors.
 
     path: str or os.PathLike; or the contents, as a bytes-like object or a binary file object (seek and readinto).
@@ -133,9 +135,9 @@ class File(Mapping[str, TensorHandle]):
         return self._source.format
 
     @property
-    def metadata(self) -> dict[str, str]:
-        """The user's metadata; empty when there is none."""
-        return self._source.reader.metadata() or {}
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata: a dict of texts, empty when there is none; of a GGUF file a mapping of typed values (Metadata)."""
+        return metadata_of(self._source.reader)
 
     @property
     def scalars(self) -> Scalars:
