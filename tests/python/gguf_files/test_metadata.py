@@ -8,7 +8,7 @@ import struct
 import gguf
 import numpy as np
 import pytest
-from gguf_files import VALUE, array, entry, file, text
+from support.gguf_files import VALUE, array, entry, file, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gguf
 import numpy as np
 import pytest
-from gguf_files import CARRIED, DEQUANTIZED, TYPE, file, random_blocks, tensor, write
+from support.gguf_files import CARRIED, DEQUANTIZED, TYPE, file, random_blocks, tensor, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

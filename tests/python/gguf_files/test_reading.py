@@ -9,7 +9,7 @@ import sys
 import gguf
 import numpy as np
 import pytest
-from gguf_files import CARRIED, DEQUANTIZED, PLAIN, TYPE, VALUE, array, entry, file, random_blocks, tensor, text, u32, write
+from support.gguf_files import CARRIED, DEQUANTIZED, PLAIN, TYPE, VALUE, array, entry, file, random_blocks, tensor, text, u32, write
 
 import weightstore
 
@@ -103,9 +103,7 @@ def test_everything_that_opens_files(tmp_path):
     values = np.arange(64, dtype=np.float32).reshape(2, 32)
     packed = gguf.quants.quantize(values, TYPE.Q8_0)
     write(path, {"w": values, "q": packed}, {"q": TYPE.Q8_0})
-    import weightstore.numpy
-
-    np.testing.assert_array_equal(weightstore.numpy.safe_open(path).get_tensor("w"), values)
+    np.testing.assert_array_equal(weightstore.safe_open(path, "np").get_tensor("w"), values)
     with weightstore.Pager(path, budget="1MB") as pager:
         np.testing.assert_array_equal(pager.acquire("w").numpy(), values)
         assert bytes(pager.acquire("q").memory(False)) == packed.tobytes()
@@ -114,7 +112,7 @@ def test_everything_that_opens_files(tmp_path):
     np.testing.assert_array_equal(target["w"], values)
     target = {"w": np.zeros_like(values), "q": np.zeros_like(values)}
     store = weightstore.FileStore.from_file(path).with_from_adapter(weightstore.dequantize())
-    assert weightstore.load_from(target, store).applied == ["q", "w"]
+    assert weightstore.load_from(target, store).applied == ["w", "q"]
     np.testing.assert_array_equal(target["q"], gguf.quants.dequantize(packed, TYPE.Q8_0))
     with pytest.raises(weightstore.ValidationError, match="Q8_0"):
         weightstore.load_from({"q": np.zeros_like(values)}, path)

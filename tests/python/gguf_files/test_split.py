@@ -8,7 +8,7 @@ import struct
 import gguf
 import numpy as np
 import pytest
-from gguf_files import TYPE, VALUE, entry, file, tensor, u32
+from support.gguf_files import TYPE, VALUE, entry, file, tensor, u32
 
 import weightstore
 

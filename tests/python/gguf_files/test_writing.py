@@ -7,7 +7,7 @@ import logging
 import gguf
 import numpy as np
 import pytest
-from gguf_files import DEQUANTIZED, TYPE, random_blocks, write
+from support.gguf_files import DEQUANTIZED, TYPE, random_blocks, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
