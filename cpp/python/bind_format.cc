@@ -80,7 +80,8 @@ void init_format(py::module_& m) {
   py::dict blocks;
   for (int i = 0; i < kDTypeCount; ++i) {
     const auto dtype = static_cast<DType>(i);
-    if (const auto block = block_of(dtype)) blocks[to_str(name_of(dtype))] = py::make_tuple(block->elements, block->bytes);
+    if (const auto block = block_of(dtype))
+      blocks[to_str(name_of(dtype))] = py::make_tuple(block->elements, block->bytes);
   }
   m.attr("BLOCKS") = blocks;
   m.attr("DEQUANTIZABLE") = dtype_names(can_dequantize);

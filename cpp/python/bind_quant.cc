@@ -126,8 +126,9 @@ Memory dequantize_tensor(const Reader& reader, std::size_t tensor, const std::op
       throw Error(ErrorCode::kInvalidArgument, "these elements are not in the tensor");
     }
     if (!scheme && weightstore::block_of(table.dtype(tensor)) && !can_dequantize(table.dtype(tensor))) {
-      throw Error(ErrorCode::kUnsupported, std::string(name_of(table.dtype(tensor))) +
-                                               " is not dequantized by this library; .bytes() gives its bytes as stored");
+      throw Error(ErrorCode::kUnsupported,
+                  std::string(name_of(table.dtype(tensor))) +
+                      " is not dequantized by this library; .bytes() gives its bytes as stored");
     }
     Memory out = allocate_memory(count * bits_of(to) / 8);
     if (scheme) {

@@ -140,7 +140,9 @@ def _parser() -> argparse.ArgumentParser:
         help="compare the source's checksums while copying (lazy), before (full; all tensors need one), or not (off)",
     )
     convert.add_argument(
-        "--dtype", metavar="TYPE", help="write quantized tensors as numbers: F32, F64, F16 or BF16; or quantize for GGUF: Q8_0 or Q4_0"
+        "--dtype",
+        metavar="TYPE",
+        help="write quantized tensors as numbers: F32, F64, F16 or BF16; or quantize for GGUF: Q8_0 or Q4_0",
     )
     convert.add_argument(
         "--burn",

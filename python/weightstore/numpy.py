@@ -15,10 +15,10 @@ from . import _core
 from ._files import loading as _load
 from ._files import saving as _save
 from ._files.deferred import DeferredTensor
+from ._files.entries.scalars import Scalar
 from ._files.file import open
 from ._files.progress import Progress
 from ._files.safe_open import safe_open
-from ._files.entries.scalars import Scalar
 from ._files.sizes import Size
 from ._files.source import Backend, Verify
 from ._tensors import arrays as _arrays

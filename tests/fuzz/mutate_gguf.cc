@@ -1,5 +1,5 @@
-// The mutator of GGUF files: entries and descriptions of tensors are repeated, removed and changed, and the counts at the
-// beginning are those of what is there.
+// The mutator of GGUF files: entries and descriptions of tensors are repeated, removed and changed, and the counts at
+// the beginning are those of what is there.
 
 #include <algorithm>
 #include <string_view>
@@ -64,7 +64,8 @@ Pieces cut(std::string_view file) {
   std::size_t done = kHead;
   const auto count_at = [&](std::size_t at) {
     std::uint64_t n = 0;
-    for (std::size_t i = 0; i < 8; ++i) n = n << 8 | static_cast<unsigned char>(file[pieces.is_big ? at + i : at + 7 - i]);
+    for (std::size_t i = 0; i < 8; ++i)
+      n = n << 8 | static_cast<unsigned char>(file[pieces.is_big ? at + i : at + 7 - i]);
     return std::min<std::uint64_t>(n, file.size());
   };
   const auto take = [&](std::vector<std::string>& out) {

@@ -41,8 +41,8 @@ class FileContents {
   // For formats with typed metadata (GGUF): entries beside those of set_metadata(), which they replace if the keys are
   // the same. Null for none.
   void set_typed_metadata(std::shared_ptr<const TypedMetadata> metadata) { typed_metadata_ = std::move(metadata); }
-  void set_scalar(std::string_view name, Scalar value);             // Burnpack only; replaces an earlier value
-  void set_scalars(ScalarMap scalars);                              // replaces all
+  void set_scalar(std::string_view name, Scalar value);  // Burnpack only; replaces an earlier value
+  void set_scalars(ScalarMap scalars);                   // replaces all
 
   const std::vector<NewTensor>& tensors() const { return tensors_; }
   const std::optional<TextMap>& metadata() const { return metadata_; }

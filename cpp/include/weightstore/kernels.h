@@ -1,8 +1,8 @@
 #pragma once
 
 // Transposes arrays, casts them between floating-point types, and converts the quantized tensors of Burn and GGUF to
-// numbers and back: from memory to memory, on the calling thread. These functions are part of weightstore_formats, which needs
-// neither threads nor files. `transform.h` does the same on several threads, and while a file is written.
+// numbers and back: from memory to memory, on the calling thread. These functions are part of weightstore_formats,
+// which needs neither threads nor files. `transform.h` does the same on several threads, and while a file is written.
 
 #include <cstddef>
 #include <cstdint>

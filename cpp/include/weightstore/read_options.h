@@ -9,8 +9,8 @@
 namespace weightstore {
 
 // Limits on what a file may cost its reader. A file that exceeds a limit is refused with Error(kLimit). Where a format
-// sets a limit, that is the default. The formats set none for the rank, GGUF files, ZIP archives, .pt files and expansion; those
-// defaults are the library's own.
+// sets a limit, that is the default. The formats set none for the rank, GGUF files, ZIP archives, .pt files and
+// expansion; those defaults are the library's own.
 struct Limits {
   std::uint64_t rank = 65'536;  // dimensions of one tensor
   std::uint64_t safetensors_header_bytes = 100'000'000;

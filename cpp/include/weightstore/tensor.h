@@ -213,8 +213,8 @@ class TensorTable {
 };
 
 // The size in bytes of a tensor of this type and shape. nullopt when the size overflows 64 bits, when it is not a whole
-// number of bytes or a row is not a whole number of blocks, and for kQFloat. Dimensions are multiplied from left to right, as in the reference implementation of
-// SafeTensors, so that both overflow for the same shapes.
+// number of bytes or a row is not a whole number of blocks, and for kQFloat. Dimensions are multiplied from left to
+// right, as in the reference implementation of SafeTensors, so that both overflow for the same shapes.
 std::optional<std::uint64_t> contiguous_bytes(DType dtype, std::span<const std::uint64_t> shape);
 
 }  // namespace weightstore

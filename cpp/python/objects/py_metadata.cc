@@ -63,7 +63,8 @@ class Encoder {
     const bool is_array = name.starts_with(kArrayOf) && name.ends_with(']');
     const auto type = is_array ? std::optional(MetadataType::kArray) : metadata_type_from_name(name);
     if (type) return *type;
-    refuse("there is no type '" + std::string(name) + "'; types are UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT32, "
+    refuse("there is no type '" + std::string(name) +
+           "'; types are UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT32, "
            "BOOL, STRING, UINT64, INT64, FLOAT64, and ARRAY[...] of one of them");
   }
   static std::optional<std::string_view> inner_name(std::string_view name) {
@@ -198,7 +199,8 @@ class Encoder {
     if (type == MetadataType::kFloat64) return append_little_endian(out, std::bit_cast<std::uint64_t>(number), 8);
     const auto narrow = static_cast<float>(number);
     if (std::isfinite(number) && !std::isfinite(narrow)) {
-      refuse("FLOAT32 cannot represent " + py::cast<std::string>(py::str(value)) + "; use GgufValue(number, \"FLOAT64\")");
+      refuse("FLOAT32 cannot represent " + py::cast<std::string>(py::str(value)) +
+             "; use GgufValue(number, \"FLOAT64\")");
     }
     append_little_endian(out, std::bit_cast<std::uint32_t>(narrow), 4);
   }

@@ -113,8 +113,8 @@ Change change_of(const TensorInfo& info, std::optional<DType> dtype) {
 void check_dtype(std::optional<DType> dtype, const FormatSpec& target) {
   if (!dtype || can_cast(DType::kF32, *dtype)) return;
   if (!can_quantize(*dtype)) {
-    throw Error(ErrorCode::kInvalidArgument, "tensors become F32, F64, F16, BF16, Q8_0 or Q4_0, not " +
-                                                 std::string(name_of(*dtype)));
+    throw Error(ErrorCode::kInvalidArgument,
+                "tensors become F32, F64, F16, BF16, Q8_0 or Q4_0, not " + std::string(name_of(*dtype)));
   }
   stored_type(*dtype, target);
 }

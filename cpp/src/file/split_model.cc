@@ -72,8 +72,8 @@ ShardSet open_split_model(const std::filesystem::path& path, Format format, cons
     try {
       auto source = open_member(file_path, part.count, options.map, ops);
       if (detect_format(*source) != format) {
-        throw Error(ErrorCode::kUnsupported, "is named as " + described(wanted) + ", but is not " +
-                                                 std::string(spec.described));
+        throw Error(ErrorCode::kUnsupported,
+                    "is named as " + described(wanted) + ", but is not " + std::string(spec.described));
       }
       const OpenedFile file = spec.open(std::move(source), options);
       check_part(file.part, wanted);
@@ -96,8 +96,8 @@ ShardSet open_split_model(const std::filesystem::path& path, Format format, cons
 }
 
 Error part_without_path(const FilePart& part) {
-  return Error(ErrorCode::kUnsupported, "this is " + described(part) +
-                                            "; open it by its path, so that the other parts are found beside it");
+  return Error(ErrorCode::kUnsupported,
+               "this is " + described(part) + "; open it by its path, so that the other parts are found beside it");
 }
 
 }  // namespace weightstore

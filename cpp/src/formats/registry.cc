@@ -27,10 +27,11 @@ const FormatSpec& format();
 }
 
 // SafeTensors comes before the formats that are known by a signature alone, because the length at the beginning of a
-// SafeTensors file may look like any signature. The signatures of Burnpack and GGUF are no lengths that SafeTensors allows.
+// SafeTensors file may look like any signature. The signatures of Burnpack and GGUF are no lengths that SafeTensors
+// allows.
 std::span<const FormatSpec* const> all_formats() {
   static const std::array kFormats = {
-      &burnpack::format(),           &gguf::format(),    &safetensors::format(),
+      &burnpack::format(),          &gguf::format(),    &safetensors::format(),
       &safetensors::index_format(), &pytorch::format(), &numpy::format(),
   };
   return kFormats;

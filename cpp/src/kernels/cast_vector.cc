@@ -136,9 +136,7 @@ struct Vector {
 
 }  // namespace
 
-CastKernel vector_cast(DType from, DType to) {
-  return has_avx2_and_f16c() ? kernel_for<Vector>(from, to) : nullptr;
-}
+CastKernel vector_cast(DType from, DType to) { return has_avx2_and_f16c() ? kernel_for<Vector>(from, to) : nullptr; }
 
 }  // namespace weightstore::kernels
 

@@ -8,7 +8,8 @@
 
 namespace weightstore::kernels {
 
-// Not every compiler's __builtin_cpu_supports() knows F16C; where the system saves AVX2's registers, F16C needs no more.
+// Not every compiler's __builtin_cpu_supports() knows F16C; where the system saves AVX2's registers, F16C needs no
+// more.
 inline bool has_avx2_and_f16c() {
   static const bool has = [] {
     unsigned eax, ebx, ecx, edx;

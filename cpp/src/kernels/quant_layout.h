@@ -26,8 +26,7 @@ class QuantLayout final : public NumberDecoder {
   std::uint64_t size() const override { return size_; }
   std::uint64_t length() const { return length_; }  // of the payload
 
-  void decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out,
-              bool stream) const override;
+  void decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out, bool stream) const override;
 
  private:
   struct Axis {

@@ -47,17 +47,19 @@ std::shared_ptr<ByteProducer> dequantized_bytes(std::shared_ptr<ByteProducer> by
     throw Error(ErrorCode::kLimit, "its numbers would have more than 2^64 bytes");
   }
   const BlockSize block = *block_of(from);
-  auto made = transform::unit_bytes(std::move(bytes), block.bytes, block.elements * sizeof(float),
-                                    [from](ConstBytes in, MutableBytes out) { dequantize(in, from, DType::kF32, 0, out); });
+  auto made =
+      transform::unit_bytes(std::move(bytes), block.bytes, block.elements * sizeof(float),
+                            [from](ConstBytes in, MutableBytes out) { dequantize(in, from, DType::kF32, 0, out); });
   return cast_bytes(std::move(made), DType::kF32, to);
 }
 
 std::shared_ptr<ByteProducer> quantized_bytes(std::shared_ptr<ByteProducer> bytes, DType to) {
   const auto block = can_quantize(to) ? block_of(to) : std::nullopt;
   if (!block || bytes->size() % (block->elements * sizeof(float)) != 0) {
-    throw Error(block ? ErrorCode::kInvalidArgument : ErrorCode::kUnsupported,
-                block ? std::to_string(bytes->size()) + " bytes of F32 are not whole blocks of " + std::string(name_of(to))
-                      : "numbers are quantized to Q8_0 or Q4_0, not " + std::string(name_of(to)));
+    throw Error(
+        block ? ErrorCode::kInvalidArgument : ErrorCode::kUnsupported,
+        block ? std::to_string(bytes->size()) + " bytes of F32 are not whole blocks of " + std::string(name_of(to))
+              : "numbers are quantized to Q8_0 or Q4_0, not " + std::string(name_of(to)));
   }
   return transform::unit_bytes(std::move(bytes), block->elements * sizeof(float), block->bytes,
                                [to](ConstBytes in, MutableBytes out) { quantize_blocks(in, to, out); });

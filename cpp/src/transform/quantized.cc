@@ -48,7 +48,8 @@ class DequantizedBytes final : public ByteProducer {
     };
     if (offset % sizeof(float) != 0) take_cut();
     const std::size_t whole = out.size() / sizeof(float) * sizeof(float);
-    if (whole != 0) transform::decode_parallel(layout_, payload, DType::kF32, offset / sizeof(float), out.first(whole), 0);
+    if (whole != 0)
+      transform::decode_parallel(layout_, payload, DType::kF32, offset / sizeof(float), out.first(whole), 0);
     offset += whole;
     out = out.subspan(whole);
     if (!out.empty()) take_cut();

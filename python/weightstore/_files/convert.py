@@ -81,7 +81,9 @@ def convert(
     if param_ids:
         _log.warning("%s: %s cannot hold param ids; those of %d tensors are not in %s", src, title, param_ids, path)
     if metadata:
-        _log.warning("%s: %s cannot hold these metadata, which are not in %s: %s", src, title, path, ", ".join(metadata))
+        _log.warning(
+            "%s: %s cannot hold these metadata, which are not in %s: %s", src, title, path, ", ".join(metadata)
+        )
     if not_quantized:
         _log.warning(
             "%s: rows of these tensors are not whole blocks of %s, so that they stay as they are in %s: %s",

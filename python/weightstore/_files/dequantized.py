@@ -29,7 +29,12 @@ class DequantizedTensor(ArrayProtocols):
     __slots__ = ("_dtype", "_name", "_number", "_scheme", "_selection", "_shape", "_source")
 
     def __init__(
-        self, source: OpenSource, number: int, scheme: QuantScheme | None, dtype: str, selection: Selection | None = None
+        self,
+        source: OpenSource,
+        number: int,
+        scheme: QuantScheme | None,
+        dtype: str,
+        selection: Selection | None = None,
     ) -> None:
         self._source = source
         self._number = number
@@ -150,12 +155,16 @@ def dequantized(source: OpenSource, number: int, dtype: Any, burn: str | None) -
         return DequantizedTensor(source, number, scheme if burn is None else scheme.for_burn(burn), to)
     name, stored, _, _ = source.reader.describe(number)
     if burn is not None:
-        raise errors.make("invalid_argument", f"burn is for tensors of Burn; this is {stored}", path=source.path, tensor=name)
+        raise errors.make(
+            "invalid_argument", f"burn is for tensors of Burn; this is {stored}", path=source.path, tensor=name
+        )
     if stored not in _core.DEQUANTIZABLE and stored not in dtypes.CORE_FLOATS:
         reason = (
             f"{stored} is not dequantized by this library; .bytes() gives its bytes as stored"
             if stored in _core.BLOCKS
             else f"{stored} is not quantized"
         )
-        raise errors.make("unsupported" if stored in _core.BLOCKS else "invalid_argument", reason, path=source.path, tensor=name)
+        raise errors.make(
+            "unsupported" if stored in _core.BLOCKS else "invalid_argument", reason, path=source.path, tensor=name
+        )
     return DequantizedTensor(source, number, None, to)

@@ -8,10 +8,10 @@ from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from .handle import TensorHandle
-from .progress import Progress, reporting
 from .entries.metadata import metadata_of
 from .entries.scalars import Scalars, scalars_of
+from .handle import TensorHandle
+from .progress import Progress, reporting
 from .sizes import Size, format_size
 from .source import Backend, LeftOut, Opaque, OpenSource, Verify, open_source
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from .. import _core, errors
 from .deferred import DeferredTensor
+from .entries.metadata import core_metadata
+from .entries.scalars import Scalar, add_scalars
 from .formats import FORMATS, INDEX, ending_that_holds, format_of_files, format_to_save
 from .paths import check_local
 from .progress import Progress, reporting
-from .entries.metadata import core_metadata
-from .entries.scalars import Scalar, add_scalars
 from .sizes import DEFAULT_SHARD_SIZE, Size, parse_size
 
 AddTensor = Callable[[_core.Writer, str, Any, int | None, str], None]

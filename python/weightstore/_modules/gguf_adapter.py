@@ -89,7 +89,11 @@ class GgufToHuggingFaceAdapter(ModuleAdapter):
             text = f"the architecture of the file is {architecture!r}; this adapter knows {', '.join(_NAMES)}"
             raise errors.make("unsupported", text)
         model = _Model(architecture, metadata, set(wanted), self.dtype)
-        return {made.full_path: made for name, snapshot in snapshots.items() for made in model.convert(name, snapshot, snapshots)}
+        return {
+            made.full_path: made
+            for name, snapshot in snapshots.items()
+            for made in model.convert(name, snapshot, snapshots)
+        }
 
     def __repr__(self) -> str:
         return f"GgufToHuggingFaceAdapter({self.dtype!r})"
@@ -150,7 +154,9 @@ class _Model:
         before = f"{self._architecture}.attention.head_count"
         if before not in self._metadata:
             raise errors.make("corrupt", f"the metadata have no '{before}', which tells how rows are permuted")
-        count = self._metadata.get(before + "_kv", self._metadata[before]) if part == "attn_k" else self._metadata[before]
+        count = (
+            self._metadata.get(before + "_kv", self._metadata[before]) if part == "attn_k" else self._metadata[before]
+        )
         return int(count[layer] if isinstance(count, list) else count)
 
     def _experts(

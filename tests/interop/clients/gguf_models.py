@@ -14,20 +14,19 @@ import transformers
 from tiny_models import INPUT, made, same
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+import weightstore
 from support import llama_conventions as llama
 
-import weightstore
-
-SIZES = dict(
-    vocab_size=128,
-    hidden_size=64,
-    intermediate_size=96,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=64,
-    rms_norm_eps=1e-6,
-)
+SIZES = {
+    "vocab_size": 128,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-6,
+}
 # By architecture of GGUF: the model, what its configuration has beside the sizes, and what transformers reads of that. Sizes that
 # transformers does not read from the file are its defaults.
 MODELS = {
@@ -72,12 +71,16 @@ def metadata_of(architecture: str) -> dict[str, object]:
 def test_both_load_the_same_model(tmp_path, architecture, tied, kind):
     tied = tied or architecture.startswith("gemma")  # whose files never have a head
     model = model_of(architecture, tied)
-    values = {name: tensor.numpy() for name, tensor in model.state_dict().items() if not (tied and name == "lm_head.weight")}
+    values = {
+        name: tensor.numpy() for name, tensor in model.state_dict().items() if not (tied and name == "lm_head.weight")
+    }
     quantized = None if kind == "F32" else gguf.GGMLQuantizationType[kind]
     path = tmp_path / "model.gguf"
     llama.write(path, llama.converted(values, architecture, 4, 2), architecture, metadata_of(architecture), quantized)
 
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32).eval()
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file=path.name, dtype=torch.float32
+    ).eval()
     ours = made(type(theirs), theirs.config, seed=9)
     store = weightstore.FileStore.from_file(path).with_from_adapter(weightstore.GgufToHuggingFaceAdapter)
     result = weightstore.load_from(ours, store.allow_unused(False))

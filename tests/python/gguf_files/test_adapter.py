@@ -5,9 +5,9 @@ from __future__ import annotations
 import gguf
 import numpy as np
 import pytest
-from support import llama_conventions as llama
 
 import weightstore
+from support import llama_conventions as llama
 
 HEADS, KV_HEADS, HIDDEN, INNER, EXPERTS = 4, 2, 64, 96, 3
 
@@ -149,5 +149,7 @@ def test_types_and_chains(tmp_path):
 def test_rope_frequencies_are_not_loaded(tmp_path):
     values = tensors("llama")
     made = llama.converted(values, "llama", HEADS, KV_HEADS) | {"rope_freqs.weight": np.ones(8, np.float32)}
-    llama.write(tmp_path / "m.gguf", made, "llama", {"llama.attention.head_count": HEADS, "llama.attention.head_count_kv": 2})
+    llama.write(
+        tmp_path / "m.gguf", made, "llama", {"llama.attention.head_count": HEADS, "llama.attention.head_count_kv": 2}
+    )
     loaded(tmp_path / "m.gguf", values)

@@ -7,9 +7,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from support.gguf_files import TYPE, VALUE, array, entry, file, random_blocks, tensor, text, u32, write
 
 import weightstore
+from support.gguf_files import TYPE, VALUE, array, entry, file, random_blocks, tensor, text, u32, write
 
 HUGE = 2**64 - 1
 W = tensor("w", [4], TYPE.F32, 0)
@@ -80,7 +80,9 @@ def test_refused(case, tmp_path):
 
 def test_truncation_at_every_byte(tmp_path):
     path = tmp_path / "m.gguf"
-    write(path, {"a": np.arange(8, dtype=np.float32), "q": random_blocks(TYPE.Q8_0, 1, 1)}, {"q": TYPE.Q8_0}, key="text")
+    write(
+        path, {"a": np.arange(8, dtype=np.float32), "q": random_blocks(TYPE.Q8_0, 1, 1)}, {"q": TYPE.Q8_0}, key="text"
+    )
     whole = path.read_bytes()
     padding = -(34) % 32  # behind the last tensor, which nobody needs
     for length in range(len(whole)):

@@ -8,12 +8,12 @@ import struct
 import gguf
 import numpy as np
 import pytest
-from support.gguf_files import VALUE, array, entry, file, text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weightstore
 import weightstore.numpy
+from support.gguf_files import VALUE, array, entry, file, text
 from weightstore import GgufValue
 
 INTEGERS = {name: (f"{name}", *limits) for name, limits in {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gguf
 import numpy as np
 import pytest
-from support.gguf_files import CARRIED, DEQUANTIZED, TYPE, file, random_blocks, tensor, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weightstore
+from support.gguf_files import CARRIED, DEQUANTIZED, TYPE, file, random_blocks, tensor, write
 
 
 def opened(kind, rows):

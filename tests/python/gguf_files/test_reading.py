@@ -9,9 +9,23 @@ import sys
 import gguf
 import numpy as np
 import pytest
-from support.gguf_files import CARRIED, DEQUANTIZED, PLAIN, TYPE, VALUE, array, entry, file, random_blocks, tensor, text, u32, write
 
 import weightstore
+from support.gguf_files import (
+    CARRIED,
+    DEQUANTIZED,
+    PLAIN,
+    TYPE,
+    VALUE,
+    array,
+    entry,
+    file,
+    random_blocks,
+    tensor,
+    text,
+    u32,
+    write,
+)
 
 
 def test_every_type_is_listed_and_carried(tmp_path):

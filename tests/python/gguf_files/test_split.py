@@ -8,9 +8,9 @@ import struct
 import gguf
 import numpy as np
 import pytest
-from support.gguf_files import TYPE, VALUE, entry, file, tensor, u32
 
 import weightstore
+from support.gguf_files import TYPE, VALUE, entry, file, tensor, u32
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import logging
 import gguf
 import numpy as np
 import pytest
-from support.gguf_files import DEQUANTIZED, TYPE, random_blocks, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import weightstore
 import weightstore.numpy
+from support.gguf_files import DEQUANTIZED, TYPE, random_blocks, write
 from weightstore import GgufValue
 
 METADATA = {
@@ -173,14 +173,18 @@ def test_numbers_are_written_by_convert(tmp_path, target, dtype):
     weightstore.convert(tmp_path / "m.gguf", tmp_path / target, dtype=dtype)
     with weightstore.open(tmp_path / target) as found, np.errstate(all="ignore"):
         for kind in DEQUANTIZED:
-            expected = gguf.quants.dequantize(rows[kind.name], kind).astype(f"f{dtype[1:]}"[:1] + str(int(dtype[1:]) // 8))
+            expected = gguf.quants.dequantize(rows[kind.name], kind).astype(
+                f"f{dtype[1:]}"[:1] + str(int(dtype[1:]) // 8)
+            )
             assert found[kind.name].dtype == dtype
             np.testing.assert_array_equal(found[kind.name].numpy(), expected)
 
 
 def test_without_dtype_a_quantized_tensor_is_an_error(tmp_path):
     write(tmp_path / "m.gguf", {"w": random_blocks(TYPE.Q4_K, 2, 1)}, {"w": TYPE.Q4_K})
-    with pytest.raises(weightstore.InvalidArgument, match=r'Q4_K does not exist in SafeTensors; dequantize it.*dtype="F32"'):
+    with pytest.raises(
+        weightstore.InvalidArgument, match=r'Q4_K does not exist in SafeTensors; dequantize it.*dtype="F32"'
+    ):
         weightstore.convert(tmp_path / "m.gguf", tmp_path / "m.safetensors")
     write(tmp_path / "iq.gguf", {"w": random_blocks(TYPE.IQ2_XS, 2, 1)}, {"w": TYPE.IQ2_XS})
     with pytest.raises(weightstore.StoreError, match="IQ2_XS is not dequantized"):
@@ -219,7 +223,11 @@ def test_metadata_on_the_way_to_safetensors_and_back(tmp_path, caplog):
 
 def test_file_type_is_true_after_a_conversion(tmp_path):
     write(tmp_path / "m.gguf", {"w": np.ones((1, 32), np.float32)})
-    source = {**weightstore.open(tmp_path / "m.gguf").metadata.typed(), "general.file_type": 0, "u": GgufValue(1, "UINT64")}
+    source = {
+        **weightstore.open(tmp_path / "m.gguf").metadata.typed(),
+        "general.file_type": 0,
+        "u": GgufValue(1, "UINT64"),
+    }
     weightstore.numpy.save_file({"w": np.ones((1, 32), np.float32)}, tmp_path / "m.gguf", source)
     for dtype, expected in (("Q8_0", 7), ("Q4_0", 2)):
         weightstore.convert(tmp_path / "m.gguf", tmp_path / "q.gguf", dtype=dtype, overwrite=True)
@@ -249,7 +257,9 @@ def test_checksums(tmp_path):
 
 
 def test_what_stays_is_listed(tmp_path, caplog):
-    weightstore.numpy.save_file({"odd": np.ones((2, 33), np.float32), "v": np.ones(33, np.float32)}, tmp_path / "m.gguf")
+    weightstore.numpy.save_file(
+        {"odd": np.ones((2, 33), np.float32), "v": np.ones(33, np.float32)}, tmp_path / "m.gguf"
+    )
     with caplog.at_level(logging.WARNING):
         weightstore.convert(tmp_path / "m.gguf", tmp_path / "q.gguf", dtype="Q8_0")
     assert "odd" in caplog.text

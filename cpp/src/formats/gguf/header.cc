@@ -71,8 +71,8 @@ class HeaderCursor {
     if (bytes > left()) fail_short(bytes, 1);
     const std::uint64_t needed = at_ + bytes;
     if (needed > limit_) {
-      throw Error(ErrorCode::kLimit, "the header is larger than " + std::to_string(limit_) +
-                                         " bytes; raise the limit 'gguf_header_bytes'")
+      throw Error(ErrorCode::kLimit,
+                  "the header is larger than " + std::to_string(limit_) + " bytes; raise the limit 'gguf_header_bytes'")
           .at_offset(at_);
     }
     const std::uint64_t wanted = std::max({2 * size_, needed, kFirstRead});
@@ -121,7 +121,7 @@ void check_count(std::uint64_t count, std::uint64_t least, const char* what, con
 }
 
 void check_key(std::string_view key, std::uint64_t offset) {
-  const char* problem = key.size() > kMaxMetadataKey       ? "is longer than 65535 bytes"
+  const char* problem = key.size() > kMaxMetadataKey ? "is longer than 65535 bytes"
                         : key.find('\0') != key.npos ? "has a NUL"
                         : !is_utf8(key)              ? "is not UTF-8"
                                                      : nullptr;
@@ -163,10 +163,10 @@ void check_duplicates(const HeaderCursor& in, const std::vector<TypedMetadata::E
 }
 
 void walk_tensor(HeaderCursor& in) {
-  in.bytes(in.u64());            // name
-  in.numbers(8, in.u32());       // dimensions
-  in.numbers(4, 1);              // type
-  in.numbers(8, 1);              // offset
+  in.bytes(in.u64());       // name
+  in.numbers(8, in.u32());  // dimensions
+  in.numbers(4, 1);         // type
+  in.numbers(8, 1);         // offset
 }
 
 }  // namespace

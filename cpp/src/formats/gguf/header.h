@@ -23,9 +23,9 @@ inline constexpr std::size_t kFixedBytes = 4 + 4 + 8 + 8;  // magic, version, te
 // the order of the file.
 struct Header {
   std::shared_ptr<const char[]> text;
-  std::uint64_t size = 0;         // up to the end of the descriptions of tensors
-  bool is_big_endian = false;     // the tensors of the file are
-  std::uint64_t tensors = 0;      // how many
+  std::uint64_t size = 0;           // up to the end of the descriptions of tensors
+  bool is_big_endian = false;       // the tensors of the file are
+  std::uint64_t tensors = 0;        // how many
   std::uint64_t tensors_begin = 0;  // where their descriptions begin
   std::vector<TypedMetadata::Entry> metadata;
 };

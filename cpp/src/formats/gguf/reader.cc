@@ -82,8 +82,8 @@ class TensorCursor {
     }
     const std::uint64_t rank = number(4);
     if (rank > limits_.rank) {
-      throw Error(ErrorCode::kLimit, "has " + std::to_string(rank) + " dimensions; the limit is " +
-                                         std::to_string(limits_.rank));
+      throw Error(ErrorCode::kLimit,
+                  "has " + std::to_string(rank) + " dimensions; the limit is " + std::to_string(limits_.rank));
     }
     shape.resize(static_cast<std::size_t>(rank));
     for (std::size_t i = shape.size(); i-- > 0;) shape[i] = number(8);
@@ -188,8 +188,8 @@ TensorTable swapped(const TensorTable& table, const Header& header, const std::s
 
 OpenedFile read(const std::shared_ptr<const ByteSource>& source, const ReadOptions& options) {
   Header header = read_header(*source, options.limits);
-  auto metadata =
-      std::make_shared<const TypedMetadata>(header.text, static_cast<std::size_t>(header.size), std::move(header.metadata));
+  auto metadata = std::make_shared<const TypedMetadata>(header.text, static_cast<std::size_t>(header.size),
+                                                        std::move(header.metadata));
   const std::uint64_t alignment = alignment_of(*metadata);
   // A file without tensors may end before its data would begin.
   const std::uint64_t data_begin = checked_round_up(header.size, alignment).value_or(UINT64_MAX);

@@ -31,16 +31,15 @@ std::uint64_t alignment_of(const TypedMetadata& metadata) {
   const auto entry = metadata.find(kAlignmentKey);
   if (!entry) return kDefaultAlignment;
   const MetadataView value = metadata.value(*entry);
-  const std::uint64_t alignment =
-      value.type() == MetadataType::kUint32 ? std::get<std::uint64_t>(value.scalar()) : 0;
+  const std::uint64_t alignment = value.type() == MetadataType::kUint32 ? std::get<std::uint64_t>(value.scalar()) : 0;
   if (std::has_single_bit(alignment)) return alignment;
-  throw invalid("general.alignment is a UINT32 and a power of two; here it is " +
-                as_text(value).value_or("an array") + " (" + value.type_name() + ")");
+  throw invalid("general.alignment is a UINT32 and a power of two; here it is " + as_text(value).value_or("an array") +
+                " (" + value.type_name() + ")");
 }
 
 void check_text_entry(std::string_view key, std::string_view value) {
-  const char* problem = key.size() > kMaxMetadataKey ? "has a key of more than 65535 bytes"
-                        : key.find('\0') != key.npos ? "has a NUL in its key"
+  const char* problem = key.size() > kMaxMetadataKey       ? "has a key of more than 65535 bytes"
+                        : key.find('\0') != key.npos       ? "has a NUL in its key"
                         : !is_utf8(key) || !is_utf8(value) ? "is not UTF-8"
                                                            : nullptr;
   if (problem != nullptr) throw invalid("the metadata entry '" + printable(key) + "' " + problem);

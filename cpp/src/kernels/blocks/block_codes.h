@@ -72,7 +72,9 @@ struct Q4_0 {
     add_to_codes<32>(codes, -8);
     return codes;
   }
-  WEIGHTSTORE_KERNEL static void scales(const std::uint8_t* block, float* scales, float*) { scales[0] = half_at(block); }
+  WEIGHTSTORE_KERNEL static void scales(const std::uint8_t* block, float* scales, float*) {
+    scales[0] = half_at(block);
+  }
 };
 
 struct Q4_1 {
@@ -97,7 +99,9 @@ struct Q5_0 {
     add_to_codes<32>(codes, -16);
     return codes;
   }
-  WEIGHTSTORE_KERNEL static void scales(const std::uint8_t* block, float* scales, float*) { scales[0] = half_at(block); }
+  WEIGHTSTORE_KERNEL static void scales(const std::uint8_t* block, float* scales, float*) {
+    scales[0] = half_at(block);
+  }
 };
 
 struct Q5_1 {
@@ -120,7 +124,9 @@ struct Q8_0 {
   WEIGHTSTORE_KERNEL static const std::int8_t* unpack(const std::uint8_t* block, std::int8_t*) {
     return reinterpret_cast<const std::int8_t*>(block + 2);
   }
-  WEIGHTSTORE_KERNEL static void scales(const std::uint8_t* block, float* scales, float*) { scales[0] = half_at(block); }
+  WEIGHTSTORE_KERNEL static void scales(const std::uint8_t* block, float* scales, float*) {
+    scales[0] = half_at(block);
+  }
 };
 
 // A table of 16 numbers that are close where weights are many.
@@ -135,7 +141,9 @@ struct IQ4_NL {
     look_up(kNonLinear, 32, codes);
     return codes;
   }
-  WEIGHTSTORE_KERNEL static void scales(const std::uint8_t* block, float* scales, float*) { scales[0] = half_at(block); }
+  WEIGHTSTORE_KERNEL static void scales(const std::uint8_t* block, float* scales, float*) {
+    scales[0] = half_at(block);
+  }
 };
 
 // Twice the numbers of E2M1.
@@ -188,7 +196,8 @@ struct Q2_K {
   static constexpr int kElements = 256, kBytes = 84, kGroup = 16;
   static constexpr Rule kRule = Rule::kMinus;
   WEIGHTSTORE_KERNEL static const std::int8_t* unpack(const std::uint8_t* block, std::int8_t* codes) {
-    for (int part = 0; part < 8; ++part) take_bits<32>(block + 16 + 32 * (part / 4), 2 * (part % 4), 3, codes + 32 * part);
+    for (int part = 0; part < 8; ++part)
+      take_bits<32>(block + 16 + 32 * (part / 4), 2 * (part % 4), 3, codes + 32 * part);
     return codes;
   }
   WEIGHTSTORE_KERNEL static void scales(const std::uint8_t* block, float* scales, float* shifts) {
@@ -245,7 +254,8 @@ struct Q4_K {
   static constexpr int kElements = 256, kBytes = 144, kGroup = 32;
   static constexpr Rule kRule = Rule::kMinus;
   WEIGHTSTORE_KERNEL static const std::int8_t* unpack(const std::uint8_t* block, std::int8_t* codes) {
-    for (int part = 0; part < 8; ++part) take_bits<32>(block + 16 + 32 * (part / 2), 4 * (part % 2), 15, codes + 32 * part);
+    for (int part = 0; part < 8; ++part)
+      take_bits<32>(block + 16 + 32 * (part / 2), 4 * (part % 2), 15, codes + 32 * part);
     return codes;
   }
   WEIGHTSTORE_KERNEL static void scales(const std::uint8_t* block, float* scales, float* shifts) {

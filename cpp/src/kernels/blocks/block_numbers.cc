@@ -22,8 +22,9 @@ BlockNumbers::BlockNumbers(DType dtype, std::uint64_t length)
     : decode_(block_decoder(dtype)), block_(block_of(dtype).value_or(BlockSize{1, 1})), length_(length) {
   const std::string name(name_of(dtype));
   if (decode_ == nullptr) {
-    throw Error(ErrorCode::kUnsupported, block_of(dtype) ? name + " is not dequantized by this library; it is carried as bytes"
-                                                         : name + " is not quantized in blocks");
+    throw Error(ErrorCode::kUnsupported, block_of(dtype)
+                                             ? name + " is not dequantized by this library; it is carried as bytes"
+                                             : name + " is not quantized in blocks");
   }
   if (length % block_.bytes != 0) {
     throw Error(ErrorCode::kInvalidArgument, std::to_string(length) + " bytes are not a whole number of blocks of " +

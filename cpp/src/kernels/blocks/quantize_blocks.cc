@@ -20,10 +20,10 @@ float reciprocal(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
 void put_scale(float scale, std::byte* out) {
   const std::uint16_t bits = kernels::narrow_to_f16(std::bit_cast<std::uint32_t>(scale));
   if ((bits & 0x7FFF) >= 0x7C00) {
-    throw Error(ErrorCode::kInvalidArgument,
-                std::isfinite(scale) ? "its numbers are too large: the scale of a block is " + std::to_string(scale) +
-                                           ", which F16 cannot represent"
-                                     : "a number is not finite, so that it cannot be quantized");
+    throw Error(ErrorCode::kInvalidArgument, std::isfinite(scale)
+                                                 ? "its numbers are too large: the scale of a block is " +
+                                                       std::to_string(scale) + ", which F16 cannot represent"
+                                                 : "a number is not finite, so that it cannot be quantized");
   }
   out[0] = static_cast<std::byte>(bits & 0xFF);
   out[1] = static_cast<std::byte>(bits >> 8);
