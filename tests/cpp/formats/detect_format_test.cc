@@ -58,10 +58,16 @@ TEST(foreign_files_are_named_with_what_to_do) {
   CHECK(says(stranger("PK\5\6"s + std::string(18, '\0')), "ZIP"));
   CHECK(says(stranger("\x80\2}q\0(X\1\0\0\0a"s), "pickle"));
   CHECK(says(stranger("\x80\4\x95\0\0\0\0\0\0\0\0"s), "pickle"));
-  CHECK(says(stranger("GGUF\3\0\0\0"s), "GGUF"));
   CHECK(says(stranger("\x89HDF\r\n\x1a\n"s), "HDF5"));
   CHECK(says(stranger("\x1f\x8b\x08\0abc"s), "gzip"));
   CHECK(says(stranger("\x28\xb5\x2f\xfd"s), "zstd"));
+}
+
+TEST(gguf_by_its_signature) {
+  CHECK(detected("GGUF\3\0\0\0"s) == Format::kGguf);
+  CHECK(detected("GGUF\0\0\0\3"s) == Format::kGguf);
+  // As a length this is more than SafeTensors allows, whatever follows.
+  CHECK(detected("GGUF\3\0\0\0{\"a\""s) == Format::kGguf);
 }
 
 TEST(files_of_torch_by_their_containers) {
