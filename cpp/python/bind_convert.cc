@@ -1,5 +1,7 @@
 #include <pybind11/stl.h>
 
+#include <tuple>
+
 #include "bindings.h"
 #include "formats/registry.h"
 #include "gil.h"
@@ -33,12 +35,13 @@ void init_convert(py::module_& m) {
         } else {
           conversion.contents.write_file(target, format, options);
         }
-        return conversion.dropped_param_ids;
+        return std::make_tuple(conversion.dropped_param_ids, conversion.dropped_metadata, conversion.not_quantized);
       },
       py::arg("reader"), py::arg("path"), py::arg("format"), py::kw_only(), py::arg("max_shard_bytes") = py::none(),
       py::arg("durable") = true, py::arg("overwrite") = false, py::arg("checksums") = false, py::arg("burn") = "",
       py::arg("dtype") = py::none(), py::arg("progress") = py::none(),
-      "Writes what `reader` holds; returns how many param ids the format could not take.");
+      "Writes what `reader` holds. Returns how many param ids and which metadata the format could not take, and "
+      "which matrices could not be quantized.");
   m.def(
       "plan_conversion",
       [](const Reader& reader, const std::string& format_name, const std::optional<std::string>& dtype) {

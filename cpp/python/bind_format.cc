@@ -11,6 +11,7 @@
 #include "weightstore/checksum.h"
 #include "weightstore/dtype.h"
 #include "weightstore/format.h"
+#include "weightstore/kernels.h"
 
 namespace weightstore::python {
 
@@ -57,6 +58,7 @@ void bind_formats(py::module_& m) {
       .def_property_readonly("renamed_dtypes", &renamed_dtypes, "Types that are stored under another's name.")
       .def_readonly("has_scalars", &FormatSpec::has_scalars)
       .def_readonly("has_param_ids", &FormatSpec::has_param_ids)
+      .def_readonly("has_typed_metadata", &FormatSpec::has_typed_metadata)
       .def("__repr__", [](const FormatSpec& f) { return "<Format " + std::string(f.name) + ">"; });
   py::list formats;
   for (const FormatSpec* spec : all_formats()) formats.append(py::cast(spec, py::return_value_policy::reference));
@@ -74,6 +76,16 @@ void init_format(py::module_& m) {
     dtypes[to_str(name_of(dtype))] = bits_of(dtype);
   }
   m.attr("DTYPES") = dtypes;
+  // name -> (elements, bytes) of a block
+  py::dict blocks;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (const auto block = block_of(dtype))
+      blocks[to_str(name_of(dtype))] = py::make_tuple(block->elements, block->bytes);
+  }
+  m.attr("BLOCKS") = blocks;
+  m.attr("DEQUANTIZABLE") = dtype_names(can_dequantize);
+  m.attr("QUANTIZABLE") = dtype_names(can_quantize);
 
   m.def(
       "format_of_name", [](const py::str& name) { return to_str(to_string(format_of_name(utf8_of(name)))); },

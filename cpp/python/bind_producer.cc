@@ -90,6 +90,12 @@ void init_producer(py::module_& m) {
             return quantized_bytes(bytes, scheme, shape);
           },
           py::arg("scheme"), py::arg("shape"), "The payload of F32 numbers.")
+      .def(
+          "dequantize_blocks",
+          [](const Producer& bytes, const std::string& from, const std::string& to) {
+            return dequantized_bytes(bytes, dtype_named(from), dtype_named(to));
+          },
+          py::arg("from_dtype"), py::arg("to_dtype"), "The numbers of a tensor that is quantized in blocks.")
       .def("read", &read, "All of it, in new memory.")
       .def("read_into", &read_into, py::arg("address"), py::arg("nbytes"), "All of it, into memory that is there.");
 }

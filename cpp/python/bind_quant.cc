@@ -79,20 +79,63 @@ QuantScheme for_burn(const QuantScheme& scheme, const std::string& burn) {
   throw Error(ErrorCode::kInvalidArgument, "Burn " + burn + " cannot express the scheme " + to_string(scheme));
 }
 
-Memory dequantize_tensor(const Reader& reader, std::size_t tensor, const QuantScheme& scheme, const std::string& dtype,
-                         std::uint64_t first, std::size_t count) {
+// Any numbers of Burn's payload may be needed for a part of them.
+void dequantize_scheme(const Reader& reader, std::size_t tensor, const QuantScheme& scheme, DType to,
+                       std::uint64_t first, MutableBytes out) {
+  std::vector<SharedMutableBytes> copy;
+  const auto view = reader.view(tensor);
+  const std::size_t one[] = {tensor};
+  if (!view) copy = reader.load(one);
+  const ConstBytes payload = view ? view->bytes : ConstBytes(copy[0].bytes);
+  dequantize(payload, scheme, reader.table().shape(tensor), to, first, out);
+}
+
+// Reads only the blocks that have the numbers; a float is a block of one.
+void dequantize_units(const Reader& reader, std::size_t tensor, DType to, std::uint64_t first, std::size_t count,
+                      MutableBytes out) {
+  const DType from = reader.table().dtype(tensor);
+  const BlockSize unit = weightstore::block_of(from).value_or(BlockSize{1, bits_of(from) / 8});
+  const std::uint64_t begin = first / unit.elements;
+  const std::uint64_t end = (first + count + unit.elements - 1) / unit.elements;
+  const std::uint64_t offset = begin * unit.bytes;
+  const auto size = static_cast<std::size_t>((end - begin) * unit.bytes);
+  std::optional<Memory> copy;
+  const auto view = reader.view(tensor);
+  if (!view) {
+    copy.emplace(allocate_memory(size));
+    reader.read_range(tensor, offset, {copy->data(), copy->size()});
+  }
+  const ConstBytes units = view ? view->bytes.subspan(offset, size) : ConstBytes(copy->data(), copy->size());
+  if (weightstore::block_of(from)) {
+    dequantize(units, from, to, first - begin * unit.elements, out);
+  } else {
+    cast(units, from, to, out);
+  }
+}
+
+Memory dequantize_tensor(const Reader& reader, std::size_t tensor, const std::optional<QuantScheme>& scheme,
+                         const std::string& dtype, std::uint64_t first, std::size_t count) {
   const TensorTable& table = reader.table();
   if (tensor >= table.size()) throw py::index_error("no tensor has this number");
   const DType to = dtype_named(dtype);
   ReleaseGil nogil;
   try {
-    std::vector<SharedMutableBytes> copy;
-    const auto view = reader.view(tensor);
-    const std::size_t one[] = {tensor};
-    if (!view) copy = reader.load(one);
-    const ConstBytes payload = view ? view->bytes : ConstBytes(copy[0].bytes);
+    std::uint64_t elements = 1;
+    for (const std::uint64_t dimension : table.shape(tensor)) elements *= dimension;
+    if (first > elements || count > elements - first) {
+      throw Error(ErrorCode::kInvalidArgument, "these elements are not in the tensor");
+    }
+    if (!scheme && weightstore::block_of(table.dtype(tensor)) && !can_dequantize(table.dtype(tensor))) {
+      throw Error(ErrorCode::kUnsupported,
+                  std::string(name_of(table.dtype(tensor))) +
+                      " is not dequantized by this library; .bytes() gives its bytes as stored");
+    }
     Memory out = allocate_memory(count * bits_of(to) / 8);
-    dequantize(payload, scheme, table.shape(tensor), to, first, {out.data(), out.size()});
+    if (scheme) {
+      dequantize_scheme(reader, tensor, *scheme, to, first, {out.data(), out.size()});
+    } else {
+      dequantize_units(reader, tensor, to, first, count, {out.data(), out.size()});
+    }
     return out;
   } catch (Error& error) {
     error.in_tensor(table.name(tensor)).in_file(table.sources()[table.source_of(tensor)]->name());

@@ -10,12 +10,12 @@
 #include "objects/py_object.h"
 #include "objects/py_progress.h"
 #include "objects/py_source.h"
-#include "objects/py_value.h"
 #include "opaque.h"
 #include "weightstore/error.h"
 #include "weightstore/loader.h"
 #include "weightstore/reader.h"
 #include "weightstore/rename.h"
+#include "weightstore/typed_metadata.h"
 
 namespace weightstore::python {
 
@@ -270,7 +270,6 @@ py::str file_of(const Reader& reader, std::size_t tensor) {
 }
 
 py::object metadata(const Reader& reader) {
-  if (reader.table().typed_metadata() != nullptr) return to_python(*reader.table().typed_metadata());
   if (!reader.table().has_metadata()) return py::none();
   return text_dict(reader.table().metadata());
 }
@@ -318,7 +317,10 @@ void bind_descriptions(ReaderClass& cls) {
       "param_id", [](const Reader& r, std::size_t i) { return r.table()[checked(r, i)].param_id; }, py::arg("tensor"));
   cls.def("scheme", &quant_scheme, py::arg("tensor"));
   cls.def("source_of", &file_of, py::arg("tensor"), "The file that holds the tensor.");
-  cls.def("metadata", &metadata, "None when the file has no metadata at all.");
+  cls.def("metadata", &metadata, "As text; None when the file has no metadata at all.");
+  cls.def(
+      "typed_metadata", [](const Reader& r) { return r.table().typed_metadata(); },
+      "With their types; None when the format has text only.");
   cls.def("scalars", [](const Reader& r) { return scalar_dict(r.table().scalars()); });
   cls.def("left_out", &left_out, "(name, type, reason) of each value that was not read.");
   cls.def("unsigned_scalars", &unsigned_scalars, "The names of the scalars that are stored as unsigned numbers.");

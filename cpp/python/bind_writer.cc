@@ -183,6 +183,10 @@ void set_metadata(SharedWriter& writer, const py::dict& metadata) {
   writer.to_change().set_metadata(map);
 }
 
+void set_typed_metadata(SharedWriter& writer, std::shared_ptr<const TypedMetadata> metadata) {
+  writer.to_change().set_typed_metadata(std::move(metadata));
+}
+
 void set_scalar(SharedWriter& writer, const py::str& name, const py::object& value, bool is_unsigned) {
   const std::string_view key = utf8_of(name);
   const bool is_integer = PyLong_Check(value.ptr()) && !PyBool_Check(value.ptr());
@@ -288,12 +292,14 @@ void bind_contents(WriterClass& cls) {
   cls.def(
       "describe_as",
       [](SharedWriter& writer, const Reader& reader, const std::string& format) {
-        describe_as(reader, format_named(format), writer.to_change());
+        return describe_as(reader, format_named(format), writer.to_change());
       },
-      py::arg("reader"), py::arg("format"), "Takes the metadata and the scalars that a conversion of a file keeps.");
+      py::arg("reader"), py::arg("format"), "Takes the metadata and the scalars that a conversion of a file keeps. Returns the keys of the metadata that the "
+      "format cannot hold.");
   cls.def(
       "tensors", [](const SharedWriter& writer) { return rows_of(writer.contents()); },
       "(name, dtype, shape, nbytes) of each tensor, in the order of addition.");
+  cls.def("set_typed_metadata", &set_typed_metadata, py::arg("metadata"));
   cls.def("set_scalar", &set_scalar, py::arg("name"), py::arg("value"), py::kw_only(), py::arg("unsigned") = false);
 }
 

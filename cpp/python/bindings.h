@@ -18,6 +18,7 @@ void init_memory(py::module_& m);
 void init_value(py::module_& m);
 void init_format(py::module_& m);
 void init_quant(py::module_& m);
+void init_metadata(py::module_& m);
 void init_reader(py::module_& m);
 void init_batch(py::module_& m);
 void init_producer(py::module_& m);

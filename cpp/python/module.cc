@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, m) {
   init_value(m);
   init_format(m);
   init_quant(m);
+  init_metadata(m);
   init_reader(m);
   init_batch(m);
   init_producer(m);

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ._convert.plan import Plan, PlannedTensor
     from ._files.config import read_config
     from ._files.deferred import DeferredTensor
+    from ._files.entries.metadata import GgufValue, Metadata
     from ._files.file import File
     from ._files.file import open as open  # not in __all__: `import *` shall leave the builtin alone
     from ._files.handle import TensorHandle
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
         ShapeMismatch,
     )
     from ._modules.filter import PathFilter
+    from ._modules.gguf_adapter import GgufToHuggingFaceAdapter
     from ._modules.module_tensors import apply, collect
     from ._modules.param_ids import param_ids, set_param_ids
     from ._modules.remap import KeyRemapper, map_indices_contiguous, map_indices_contiguous_except
@@ -106,6 +108,7 @@ _LAZY_NAMES = {
     "_convert.plan": "Plan PlannedTensor",
     "_files.config": "read_config",
     "_files.deferred": "DeferredTensor",
+    "_files.entries.metadata": "GgufValue Metadata",
     "_files.file": "File open",
     "_files.handle": "TensorHandle",
     "_files.safe_open": "safe_open",
@@ -118,6 +121,7 @@ _LAZY_NAMES = {
     "dequantize quantize",
     "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
     "_modules.filter": "PathFilter",
+    "_modules.gguf_adapter": "GgufToHuggingFaceAdapter",
     "_checkpoints.loader": "Loader",
     "_checkpoints.reader": "CheckpointReader",
     "_modules.module_tensors": "apply collect",
@@ -182,6 +186,8 @@ __all__ = [
     "FileStore",
     "FloatCastAdapter",
     "FormatError",
+    "GgufToHuggingFaceAdapter",
+    "GgufValue",
     "HalfPrecisionAdapter",
     "InvalidArgument",
     "KeyRemapper",
@@ -189,6 +195,7 @@ __all__ = [
     "LeftOut",
     "LimitError",
     "LoadError",
+    "Metadata",
     "MissingTensor",
     "ModuleAdapter",
     "ModuleSnapshot",

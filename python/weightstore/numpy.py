@@ -15,10 +15,10 @@ from . import _core
 from ._files import loading as _load
 from ._files import saving as _save
 from ._files.deferred import DeferredTensor
+from ._files.entries.scalars import Scalar
 from ._files.file import open
 from ._files.progress import Progress
 from ._files.safe_open import safe_open
-from ._files.scalars import Scalar
 from ._files.sizes import Size
 from ._files.source import Backend, Verify
 from ._tensors import arrays as _arrays
@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 def save_file(
     tensor_dict: Mapping[str, Array | DeferredTensor],
     filename: str | os.PathLike[str],
-    metadata: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     *,
     durable: bool = True,
     checksums: bool = False,
@@ -45,8 +45,10 @@ def save_file(
 ) -> None:
     """Saves arrays. The file appears under its name only when it is complete.
 
-    filename: the ending tells the format: `.bpk` is Burnpack, and any other ending is SafeTensors. The ending of a format that
-        is only read, such as `.pt`, is an error.
+    filename: the ending tells the format: `.bpk` is Burnpack, `.gguf` is GGUF, and any other ending is SafeTensors. The ending of
+        a format that is only read, such as `.pt`, is an error.
+    metadata: text to text. For GGUF the values have types: text, numbers, booleans, lists of these, scalars and arrays of numpy,
+        `GgufValue`, or all of `file.metadata` of another GGUF file.
     durable: the file survives a power failure once this function returns.
     checksums: write a crc32c of every tensor into the metadata; `verify=` compares them when the file is read.
     overwrite: False raises ConflictError if the file exists.

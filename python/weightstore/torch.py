@@ -19,10 +19,10 @@ from ._checkpoints import torch_library as _torch_library
 from ._files import loading as _load
 from ._files import saving as _save
 from ._files.deferred import DeferredTensor
+from ._files.entries.scalars import Scalar
 from ._files.file import open
 from ._files.progress import Progress
 from ._files.safe_open import safe_open
-from ._files.scalars import Scalar
 from ._files.sizes import Size
 from ._files.source import Backend, Verify
 from ._state.loading import load_state
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 def save_file(
     tensors: Mapping[str, torch.Tensor | DeferredTensor],
     filename: str | os.PathLike[str],
-    metadata: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     *,
     durable: bool = True,
     checksums: bool = False,
@@ -67,8 +67,10 @@ def save_file(
 ) -> None:
     """Saves tensors. The file appears under its name only when it is complete. Tensors that share memory are refused.
 
-    filename: the ending tells the format: `.bpk` is Burnpack, and any other ending is SafeTensors. The ending of a format that
-        is only read, such as `.pt`, is an error.
+    filename: the ending tells the format: `.bpk` is Burnpack, `.gguf` is GGUF, and any other ending is SafeTensors. The ending of
+        a format that is only read, such as `.pt`, is an error.
+    metadata: text to text. For GGUF the values have types: text, numbers, booleans, lists of these, scalars and arrays of numpy,
+        `GgufValue`, or all of `file.metadata` of another GGUF file.
     durable: the file survives a power failure once this function returns.
     checksums: write a crc32c of every tensor into the metadata; `verify=` compares them when the file is read.
     overwrite: False raises ConflictError if the file exists.

@@ -16,7 +16,7 @@ BELOW["checkpoint/save/protocol"].discard("checkpoint/load")  # saving and loadi
 BELOW["checkpoint/save"].discard("checkpoint/load")
 HEADERS = {  # the room that implements a public header
     "base": "burn_release byte_producer byte_source checksum dtype error file_bytes file_contents format layout outline "
-    "progress quant_scheme read_options tensor text_map value version",
+    "progress quant_scheme read_options tensor text_map typed_metadata value version",
     "formats": "burnpack pytorch safetensors",
     "kernels": "kernels",
     "transform": "transform",

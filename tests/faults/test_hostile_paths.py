@@ -95,7 +95,7 @@ STRANGERS = {
     "empty zip": (b"PK\5\6" + bytes(18), "ZIP|zip"),
     "empty": (b"", "empty"),
     "gzip": (b"\x1f\x8b\x08\x00" + bytes(60), None),
-    "gguf": (b"GGUF\x03\x00\x00\x00" + bytes(60), None),
+    "gguf": (b"GGUF\x03\x00\x00\x00" + b"\xff" * 60, None),
     "hdf5": (b"\x89HDF\r\n\x1a\n" + bytes(60), None),
     "npy": (b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}" + bytes(60), None),
     "text": (b"hello, world\n" * 20, None),

@@ -21,6 +21,7 @@ MODEL_LIBRARIES = [
     ["accelerate_checkpoints.py"],
     ["peft_adapters.py"],
     ["hub_serialization.py"],
+    ["gguf_models.py"],
     ["torch_dcp.py"],
 ]
 # Arguments of pytest, by the environment. Each framework has a process: they do not all agree with each other in one.

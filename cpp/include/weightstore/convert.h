@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "weightstore/reader.h"
 #include "weightstore/writer.h"
@@ -18,23 +19,29 @@ struct Conversion {
   Writer contents;                       // reads the source while it is written; keeps the source's files open
   BurnRelease burn = kNewestStableBurn;  // TensorTable::burn_release() of a Burnpack source, if it is known
   std::size_t dropped_param_ids = 0;     // parameter ids that the target format cannot hold
+  // Keys of typed metadata that the target format cannot hold as text: arrays, and text that is not UTF-8.
+  std::vector<std::string> dropped_metadata;
+  // Matrices of floats that stay as they are, because their rows are not whole blocks of the type that was asked for.
+  std::vector<std::string> not_quantized;
 };
 
 // Plans a conversion of all tensors in the order of their data, with their parameter ids, metadata, scalars and
 // recorded checksums. The section "Conversion" of docs/formats.md says what happens to metadata that describes files or
-// formats. For SafeTensors, types with the same bytes under another name (Flex32 as F32, BoolU8 as BOOL) are renamed.
+// formats. For SafeTensors and GGUF, types with the same bytes under another name (Flex32 as F32) are renamed.
 //
-// If `floats` is given, floating-point tensors that can be cast to that type (can_cast() in kernels.h) are, and
-// quantized tensors are written as numbers of it (transform.h). What is changed has no checksum of the source.
+// If `dtype` is F32, F64, F16 or BF16, floating-point tensors that can be cast to that type (can_cast() in kernels.h) are,
+// and quantized tensors are written as numbers of it (transform.h). If it is Q8_0 or Q4_0, for a GGUF file, floats in
+// tensors of two or more dimensions are quantized, and tensors that are quantized otherwise are dequantized first.
+// Tensors that change have no checksum of the source.
 //
-// Throws Error(kInvalidArgument) for types, scalars and typed metadata that `target` cannot hold, and Error(kLimit) as
-// Reader::check_expansion() does. If `source` was opened with verification, writing a damaged tensor throws
-// Error(kCorrupt).
-Conversion plan_conversion(const Reader& source, Format target, std::optional<DType> floats = std::nullopt);
+// Throws Error(kInvalidArgument) for types and scalars that `target` cannot hold, Error(kUnsupported) for a quantized
+// type that is only carried, and Error(kLimit) as Reader::check_expansion() does. If `source` was opened with
+// verification, writing a damaged tensor throws Error(kCorrupt).
+Conversion plan_conversion(const Reader& source, Format target, std::optional<DType> dtype = std::nullopt);
 
 // For callers that plan the tensors themselves: sets the metadata and the scalars that plan_conversion() would set.
-// Throws as plan_conversion() does about these.
-void describe_as(const Reader& source, Format target, FileContents& contents);
+// Returns the keys of the metadata that `target` cannot hold. Throws as plan_conversion() does about scalars.
+std::vector<std::string> describe_as(const Reader& source, Format target, FileContents& contents);
 
 // Converts `source` to the format that the ending of `target` names, and writes it as Writer::write_file() does.
 // Tensors keep the order of the source: options.order is ignored. If options.burn is not set, a Burnpack file is

@@ -1,6 +1,6 @@
 #pragma once
 
-// Element types: those of SafeTensors, those of Burnpack, and those that only torch has.
+// Element types: those of SafeTensors, those of Burnpack, those that only torch has, and the quantized types of GGUF.
 
 #include <cstdint>
 #include <optional>
@@ -40,15 +40,51 @@ enum class DType : std::uint8_t {
   // PyTorch only.
   kC32,   // two F16
   kC128,  // two F64
+  // GGUF only. Elements are quantized in blocks: block_of() has their sizes.
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ8_1,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kQ8_K,
+  kIQ1_S,
+  kIQ1_M,
+  kIQ2_XXS,
+  kIQ2_XS,
+  kIQ2_S,
+  kIQ3_XXS,
+  kIQ3_S,
+  kIQ4_NL,
+  kIQ4_XS,
+  kTQ1_0,
+  kTQ2_0,
+  kMXFP4,
+  kNVFP4,
+  kQ1_0,
 };
 
-inline constexpr int kDTypeCount = static_cast<int>(DType::kC128) + 1;
+inline constexpr int kDTypeCount = static_cast<int>(DType::kQ1_0) + 1;
 
-// The bits of one element; 0 for kQFloat, whose size depends on the scheme.
+// The bits of one element; 0 for kQFloat, whose size depends on the scheme, and for types with blocks.
 unsigned bits_of(DType dtype);
 
+// A block of a quantized type of GGUF: that many neighbouring elements of a row have that many bytes together.
+struct BlockSize {
+  unsigned elements;
+  unsigned bytes;
+};
+
+// nullopt for every type that is not quantized in blocks.
+std::optional<BlockSize> block_of(DType dtype);
+
 // The name that SafeTensors uses ("F32", "F8_E4M3", ...); "Flex32", "BoolU8", "BoolU32", "QFloat", "C32" and "C128" for
-// the other types.
+// other types; GGUF's name for its own ("Q4_K", ...).
 std::string_view name_of(DType dtype);
 
 // The inverse of name_of(); case-sensitive.

@@ -7,10 +7,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weightstore/byte_producer.h"
 #include "weightstore/tensor.h"
+#include "weightstore/typed_metadata.h"
 
 namespace weightstore {
 
@@ -36,16 +38,21 @@ class FileContents {
 
   void set_metadata(std::string_view key, std::string_view value);  // replaces an earlier value
   void set_metadata(const TextMap& metadata);                       // replaces all; present even when empty
-  void set_scalar(std::string_view name, Scalar value);             // Burnpack only; replaces an earlier value
-  void set_scalars(ScalarMap scalars);                              // replaces all
+  // For formats with typed metadata (GGUF): entries beside those of set_metadata(), which they replace if the keys are
+  // the same. Null for none.
+  void set_typed_metadata(std::shared_ptr<const TypedMetadata> metadata) { typed_metadata_ = std::move(metadata); }
+  void set_scalar(std::string_view name, Scalar value);  // Burnpack only; replaces an earlier value
+  void set_scalars(ScalarMap scalars);                   // replaces all
 
   const std::vector<NewTensor>& tensors() const { return tensors_; }
   const std::optional<TextMap>& metadata() const { return metadata_; }
+  const std::shared_ptr<const TypedMetadata>& typed_metadata() const { return typed_metadata_; }
   const ScalarMap& scalars() const { return scalars_; }
 
  private:
   std::vector<NewTensor> tensors_;
   std::optional<TextMap> metadata_;
+  std::shared_ptr<const TypedMetadata> typed_metadata_;
   ScalarMap scalars_;
 };
 

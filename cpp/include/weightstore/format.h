@@ -16,11 +16,12 @@ enum class Format : std::uint8_t {
   kBurnpack,
   kPytorch,  // torch.save(): read only
   kNumpy,    // numpy.save() and numpy.savez(): read only
+  kGguf,     // models of llama.cpp
 };
 
-inline constexpr int kFormatCount = static_cast<int>(Format::kNumpy) + 1;  // with kUnknown
+inline constexpr int kFormatCount = static_cast<int>(Format::kGguf) + 1;  // with kUnknown
 
-// "safetensors", "safetensors index", "burnpack", "pytorch", "numpy" or "unknown".
+// "safetensors", "safetensors index", "burnpack", "pytorch", "numpy", "gguf" or "unknown".
 std::string_view to_string(Format format);
 
 // Decides by content and structure, never by the first four bytes alone. Reads a few hundred bytes of `source`, and of
@@ -35,7 +36,7 @@ Format detect_format(const ByteSource& source);
 // hold any format.
 void check_name(std::string_view path, Format content);
 
-// The format a file name asks for when writing: ".safetensors" or ".bpk" (any letter case). Throws
+// The format a file name asks for when writing: ".safetensors", ".bpk" or ".gguf" (any letter case). Throws
 // Error(kInvalidArgument) for any other ending, and says so when the ending is that of a format that is only read.
 Format format_of_name(std::string_view file_name);
 

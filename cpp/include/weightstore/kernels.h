@@ -1,8 +1,8 @@
 #pragma once
 
-// Transposes arrays, casts them between floating-point types, and converts Burn's quantized tensors to numbers and
-// back: from memory to memory, on the calling thread. These functions are part of weightstore_formats, which needs
-// neither threads nor files. `transform.h` does the same on several threads, and while a file is written.
+// Transposes arrays, casts them between floating-point types, and converts the quantized tensors of Burn and GGUF to
+// numbers and back: from memory to memory, on the calling thread. These functions are part of weightstore_formats,
+// which needs neither threads nor files. `transform.h` does the same on several threads, and while a file is written.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +20,12 @@ bool can_cast(DType from, DType to);
 // The size of an array after a cast; `bytes` is its size before. Throws Error(kUnsupported) where can_cast() is false,
 // and Error(kInvalidArgument) when `bytes` is not a multiple of the element size.
 std::uint64_t cast_size(std::uint64_t bytes, DType from, DType to);
+
+// True for the types of GGUF whose numbers dequantize() makes: all but IQ1, IQ2, IQ3, Q8_1, Q8_K and Q1_0.
+bool can_dequantize(DType dtype);
+
+// True for the types of GGUF that quantize() makes: Q8_0 and Q4_0.
+bool can_quantize(DType dtype);
 
 namespace kernels {
 
@@ -46,6 +52,16 @@ void transpose(ConstBytes in, std::size_t item_bytes, std::uint64_t rows, std::u
 // when `payload` does not have the length that scheme and shape demand, or `out` reaches beyond the last element.
 void dequantize(ConstBytes payload, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, DType to,
                 std::uint64_t first, MutableBytes out);
+
+// The same for a payload that is blocks of a type of GGUF. The numbers are those of the Python package gguf, bit for
+// bit. Throws Error(kUnsupported) where can_dequantize() is false.
+void dequantize(ConstBytes payload, DType from, DType to, std::uint64_t first, MutableBytes out);
+
+// Quantizes the F32 numbers `in` to blocks of Q8_0 or Q4_0, bit for bit as the Python package gguf does. `out` has one
+// block for 32 numbers. Neither needs to be aligned. Throws Error(kUnsupported) for other types, and
+// Error(kInvalidArgument) when a size does not fit, when a number is not finite, or when the scale of a block is too
+// large for an F16.
+void quantize(ConstBytes in, DType to, MutableBytes out);
 
 // Quantizes the F32 numbers `in` of a tensor of this shape, as Burn's CPU backend does by the rules of
 // `scheme.release`: the largest magnitude of the tensor or of a block becomes the largest code. `out` must have

@@ -9,8 +9,8 @@
 namespace weightstore {
 
 // Limits on what a file may cost its reader. A file that exceeds a limit is refused with Error(kLimit). Where a format
-// sets a limit, that is the default. The formats set none for the rank, ZIP archives, .pt files and expansion; those
-// defaults are the library's own.
+// sets a limit, that is the default. The formats set none for the rank, GGUF files, ZIP archives, .pt files and
+// expansion; those defaults are the library's own.
 struct Limits {
   std::uint64_t rank = 65'536;  // dimensions of one tensor
   std::uint64_t safetensors_header_bytes = 100'000'000;
@@ -19,6 +19,7 @@ struct Limits {
   std::uint64_t burnpack_tensors = 100'000;
   std::uint64_t burnpack_tensor_bytes = std::uint64_t{10} << 30;
   std::uint64_t burnpack_file_bytes = std::uint64_t{500} << 30;  // of Burn 0.23; up to 0.22 it was 100 GiB
+  std::uint64_t gguf_header_bytes = 256u << 20;                  // with the vocabulary of a tokenizer
   std::uint64_t zip_records = 1'000'000;                         // records of a ZIP archive
   std::uint64_t pytorch_pickle_bytes = 256u << 20;
   std::uint32_t pytorch_depth = 128;  // how deeply values may be nested

@@ -35,7 +35,8 @@ struct SliceDim {
 class Reader {
  public:
   // Opens a file of any format that the library knows (format.h), or the index of a set of shards: SafeTensors files,
-  // or files of torch.save() (pytorch_model.bin.index.json), whose format() is kPytorch. Reads only headers, unless
+  // or files of torch.save() (pytorch_model.bin.index.json), whose format() is kPytorch. For a part of a split GGUF
+  // model (`-00001-of-00003.gguf`), opens all parts as one model. Reads only headers, unless
   // options.verify is Verify::kFull. Throws Error with the path: kIo; kUnsupported when no format is recognised or
   // check_name() refuses the name; kCorrupt; kLimit; kConflict when other processes keep replacing the set.
   static Reader open(const std::filesystem::path& path, const ReadOptions& options = {});
@@ -43,8 +44,8 @@ class Reader {
   // Opens several SafeTensors files as one model. No two files may have a tensor of the same name.
   static Reader open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options = {});
 
-  // Opens a file in any source. check_name() and errors use source->name() as the path. An index cannot be opened this
-  // way, because the shards are found by its path.
+  // Opens a file in any source. check_name() and errors use source->name() as the path. An index and a part of a split
+  // model cannot be opened this way, because the other files are found by the path.
   static Reader open(std::shared_ptr<const ByteSource> source, const ReadOptions& options = {});
 
   // Opens a file in static memory, for example one that is linked into the program. Views point into that memory, which

@@ -20,7 +20,7 @@
 
 namespace weightstore {
 
-class Value;  // value.h
+class TypedMetadata;  // typed_metadata.h
 
 using Shape = std::vector<std::uint64_t>;
 
@@ -110,8 +110,9 @@ class TensorTable {
 
   const TextMap& metadata() const { return metadata_; }
   bool has_metadata() const { return has_metadata_; }  // true also for metadata without entries
-  // Metadata whose values are not only text. Null for formats that store only text.
-  const std::shared_ptr<const Value>& typed_metadata() const { return typed_metadata_; }
+  // For formats whose metadata are not only text (GGUF): all entries with their types. metadata() then has the scalars
+  // among them as text. Null for formats that store only text.
+  const std::shared_ptr<const TypedMetadata>& typed_metadata() const { return typed_metadata_; }
   const ScalarMap& scalars() const { return scalars_; }
 
   // What the reader left out of the file, in the order of the file. Only .pt and .npz files opened with Opaque::kSkip
@@ -143,11 +144,13 @@ class TensorTable {
   // add().
   void keep_text(std::shared_ptr<const char[]> text, std::size_t size);
   std::uint32_t add_source(std::shared_ptr<const ByteSource> source);
+  // Makes room for this many tensors, so that add() does not grow the memory by doubling.
+  void reserve(std::size_t tensors) { records_.reserve(tensors); }
   void add(const Row& tensor);
   // Appends the sources, all tensors and left_out() of another table.
   void append(const TensorTable& other);
   void set_metadata(TextMap metadata);
-  void set_typed_metadata(std::shared_ptr<const Value> metadata) { typed_metadata_ = std::move(metadata); }
+  void set_typed_metadata(std::shared_ptr<const TypedMetadata> metadata) { typed_metadata_ = std::move(metadata); }
   void set_scalars(ScalarMap scalars) { scalars_ = std::move(scalars); }
   void set_dialect(std::string dialect) { dialect_ = std::move(dialect); }
   void set_left_out(std::vector<LeftOut> values) { left_out_ = std::move(values); }
@@ -201,7 +204,7 @@ class TensorTable {
   std::uint64_t hash_seed_ = 0;
   TextMap metadata_;
   bool has_metadata_ = false;
-  std::shared_ptr<const Value> typed_metadata_;
+  std::shared_ptr<const TypedMetadata> typed_metadata_;
   ScalarMap scalars_;
   std::vector<std::shared_ptr<const ByteSource>> sources_;
   std::string dialect_;
@@ -209,9 +212,9 @@ class TensorTable {
   std::optional<BurnRelease> burn_release_;
 };
 
-// The size in bytes of a tensor of this type and shape. nullopt when the size overflows 64 bits or is not a whole
-// number of bytes, and for kQFloat. Dimensions are multiplied from left to right, as in the reference implementation of
-// SafeTensors, so that both overflow for the same shapes.
+// The size in bytes of a tensor of this type and shape. nullopt when the size overflows 64 bits, when it is not a whole
+// number of bytes or a row is not a whole number of blocks, and for kQFloat. Dimensions are multiplied from left to
+// right, as in the reference implementation of SafeTensors, so that both overflow for the same shapes.
 std::optional<std::uint64_t> contiguous_bytes(DType dtype, std::span<const std::uint64_t> shape);
 
 }  // namespace weightstore

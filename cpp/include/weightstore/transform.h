@@ -25,6 +25,7 @@ void transpose(ConstBytes in, std::size_t item_bytes, std::uint64_t rows, std::u
 // kernels::dequantize() and kernels::quantize() on up to `threads` threads. The result is the same for any number.
 void dequantize(ConstBytes payload, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, DType to,
                 std::uint64_t first, MutableBytes out, unsigned threads = 0);
+void dequantize(ConstBytes payload, DType from, DType to, std::uint64_t first, MutableBytes out, unsigned threads = 0);
 void quantize(ConstBytes in, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, MutableBytes out,
               unsigned threads = 0);
 
@@ -33,10 +34,17 @@ void quantize(ConstBytes in, const QuantScheme& scheme, const std::vector<std::u
 std::shared_ptr<ByteProducer> dequantized_bytes(std::shared_ptr<ByteProducer> bytes, const QuantScheme& scheme,
                                                 const std::vector<std::uint64_t>& shape, DType to);
 
+// The same for blocks of a type of GGUF. Each fill() reads only the blocks that it needs.
+std::shared_ptr<ByteProducer> dequantized_bytes(std::shared_ptr<ByteProducer> bytes, DType from, DType to);
+
 // The payload of the F32 numbers in `bytes`, as kernels::quantize() makes it. The first fill() reads all numbers into
 // memory, if they are not resident, and makes the whole payload. Throws as kernels::quantize() does.
 std::shared_ptr<ByteProducer> quantized_bytes(std::shared_ptr<ByteProducer> bytes, const QuantScheme& scheme,
                                               std::vector<std::uint64_t> shape);
+
+// The F32 numbers in `bytes` as blocks of Q8_0 or Q4_0, as kernels::quantize() makes them. Each fill() makes the blocks
+// that it returns. Throws as kernels::quantize() does.
+std::shared_ptr<ByteProducer> quantized_bytes(std::shared_ptr<ByteProducer> bytes, DType to);
 
 // The numbers of `bytes` as another type. Each fill() converts the numbers that it returns. Throws as cast_size() does.
 std::shared_ptr<ByteProducer> cast_bytes(std::shared_ptr<ByteProducer> bytes, DType from, DType to);

@@ -25,6 +25,7 @@
 #include "weightstore/table_snapshot.h"
 #include "weightstore/tensor.h"
 #include "weightstore/transform.h"
+#include "weightstore/typed_metadata.h"
 #include "weightstore/value.h"
 #include "weightstore/version.h"
 #include "weightstore/writer.h"

@@ -23,6 +23,7 @@ constexpr std::array kFields = {
     Field{"burnpack_tensors", &Limits::burnpack_tensors},
     Field{"burnpack_tensor_bytes", &Limits::burnpack_tensor_bytes},
     Field{"burnpack_file_bytes", &Limits::burnpack_file_bytes},
+    Field{"gguf_header_bytes", &Limits::gguf_header_bytes},
     Field{"zip_records", &Limits::zip_records},
     Field{"pytorch_pickle_bytes", &Limits::pytorch_pickle_bytes},
     Field{"pytorch_memory_bytes", &Limits::pytorch_memory_bytes},

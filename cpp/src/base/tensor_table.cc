@@ -69,6 +69,11 @@ std::optional<std::uint64_t> contiguous_bytes(DType dtype, std::span<const std::
     if (!product) return std::nullopt;
     elements = *product;
   }
+  if (const auto block = block_of(dtype)) {
+    // A row is whole blocks.
+    if (shape.empty() || shape.back() % block->elements != 0) return std::nullopt;
+    return checked_mul(elements / block->elements, block->bytes);
+  }
   const auto bits = checked_mul(elements, bits_of(dtype));
   if (!bits || *bits % 8 != 0 || bits_of(dtype) == 0) return std::nullopt;
   return *bits / 8;
@@ -130,7 +135,7 @@ void TensorTable::add(const Row& tensor) {
     throw Error(ErrorCode::kLimit, "more tensors than one table can hold").in_tensor(tensor.name);
   }
   // A tensor usually takes a hundred bytes of header. Pages that are not needed are never touched.
-  if (records_.empty()) records_.reserve(text_size_ / 100);
+  if (records_.empty() && records_.capacity() == 0) records_.reserve(text_size_ / 100);
   Record record;
   record.begin = tensor.begin;
   record.end = tensor.end;

@@ -4,6 +4,7 @@
 #include "file/reader_state.h"
 #include "file/renamed_tensors.h"
 #include "file/shard_set.h"
+#include "file/split_model.h"
 #include "formats/registry.h"
 #include "io/file_identity.h"
 #include "io/file_source.h"
@@ -87,7 +88,11 @@ Reader Reader::open(const std::filesystem::path& path, const ReadOptions& option
     auto source = io::open_file(path, options.map, ops);
     const Format format = detect_format(*source);
     check_name(path.native(), format);
-    if (!spec_of(format).is_index) return open_as(format, std::move(source), options);
+    if (!spec_of(format).is_index) {
+      OpenedFile file = spec_of(format).open(std::move(source), options);
+      if (!file.part) return finish_open(State::of(std::move(file), format, options));
+      return finish_open(State::of(open_split_model(path, format, *file.part, options, ops), format, options));
+    }
     ShardSet set;
     try {
       set = open_shards(path, *source, options, ops);
@@ -112,7 +117,9 @@ Reader Reader::open_set(std::span<const std::filesystem::path> paths, const Read
 }
 
 Reader Reader::open_as(Format format, std::shared_ptr<const ByteSource> source, const ReadOptions& options) {
-  return finish_open(State::of(spec_of(format).open(std::move(source), options), format, options));
+  OpenedFile file = spec_of(format).open(std::move(source), options);
+  if (file.part) throw part_without_path(*file.part);
+  return finish_open(State::of(std::move(file), format, options));
 }
 
 Reader Reader::open(std::shared_ptr<const ByteSource> source, const ReadOptions& options) {

@@ -117,23 +117,6 @@ void check_index(const TextMap& weight_map, const TensorTable& table, const std:
   }
 }
 
-// All files of a set stay open: what was opened can be read to the end, though a save replaces it meanwhile.
-std::shared_ptr<const ByteSource> open_one(const std::filesystem::path& path, std::size_t files, bool map,
-                                           io::FileOps& ops) {
-  for (;;) {
-    try {
-      return io::open_file(path, map, ops);
-    } catch (const Error& error) {
-      if (error.os_errno() != EMFILE) throw;
-      if (io::raise_descriptor_limit()) continue;
-      throw io::io_error(EMFILE,
-                         "the set has " + std::to_string(files) +
-                             " files, which are open together; allow the process more (ulimit -n), cannot open",
-                         path.native());
-    }
-  }
-}
-
 // What the files of a set have together.
 struct AppendedShards {
   ShardSet set;
@@ -159,7 +142,7 @@ AppendedShards append_all(Format format, std::span<const std::filesystem::path> 
   std::uint64_t bytes = 0;
   for (const std::filesystem::path& path : paths) {
     try {
-      auto source = open_one(path, paths.size(), options.map, ops);
+      auto source = open_member(path, paths.size(), options.map, ops);
       bytes += source->size();
       const OpenedFile file = open_shard(format, std::move(source), options);
       const TensorTable& table = file.table;
@@ -179,6 +162,22 @@ AppendedShards append_all(Format format, std::span<const std::filesystem::path> 
 }
 
 }  // namespace
+
+std::shared_ptr<const ByteSource> open_member(const std::filesystem::path& path, std::size_t files, bool map,
+                                              io::FileOps& ops) {
+  for (;;) {
+    try {
+      return io::open_file(path, map, ops);
+    } catch (const Error& error) {
+      if (error.os_errno() != EMFILE) throw;
+      if (io::raise_descriptor_limit()) continue;
+      throw io::io_error(EMFILE,
+                         "the set has " + std::to_string(files) +
+                             " files, which are open together; allow the process more (ulimit -n), cannot open",
+                         path.native());
+    }
+  }
+}
 
 ShardSet open_set(std::span<const std::filesystem::path> paths, const ReadOptions& options, io::FileOps& ops) {
   AppendedShards shards = append_all(Format::kSafetensors, paths, options, ops);

@@ -23,6 +23,9 @@ Layout plan_contents(const Writer& contents, Format format, const WriteOptions& 
   if (spec.plan == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "cannot write the format '" + std::string(spec.name) + "'");
   }
+  if (contents.typed_metadata() != nullptr && !spec.has_typed_metadata) {
+    throw Error(ErrorCode::kInvalidArgument, std::string(spec.title) + " has metadata of text only");
+  }
   return spec.plan(contents, {options.order, options.burn.value_or(kNewestStableBurn)});
 }
 

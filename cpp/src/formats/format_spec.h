@@ -45,6 +45,13 @@ struct ExpansionLimit {
   static ExpansionLimit usual(std::uint64_t file_bytes, const Limits& limits);
 };
 
+// A file that has some of the tensors of a model, when the others are in files beside it.
+struct FilePart {
+  std::uint32_t number;  // from 0 on
+  std::uint32_t count;
+  std::optional<std::uint64_t> tensors;  // of all files together, if the file says so
+};
+
 // A file whose header has been read and checked.
 struct OpenedFile {
   TensorTable table;  // source 0 is the file
@@ -52,6 +59,8 @@ struct OpenedFile {
   // Reads the checksums that the format itself defines, such as those of a ZIP archive. Throws as FormatSpec::open
   // does. Null for formats that define none: those keep their checksums in the metadata (weightstore/checksum.h).
   std::function<std::shared_ptr<const Checksums>()> own_checksums{};
+  // Set for a file that is part of a split model. Only the part's own tensors are in the table.
+  std::optional<FilePart> part{};
 };
 
 struct PlanOptions {
@@ -77,6 +86,7 @@ struct FormatSpec {
   bool has_param_ids = false;  // files hold an id for each tensor
   // True when other libraries expect an entry `format` in the metadata that names a framework (base/metadata_keys.h).
   bool names_framework = false;
+  bool has_typed_metadata = false;  // the values of metadata are not only text (weightstore/typed_metadata.h)
   // True when a file with empty metadata differs from one without metadata.
   bool tells_empty_metadata = false;
 

@@ -22,12 +22,17 @@ const FormatSpec& format();
 namespace numpy {
 const FormatSpec& format();
 }
+namespace gguf {
+const FormatSpec& format();
+}
 
 // SafeTensors comes before the formats that are known by a signature alone, because the length at the beginning of a
-// SafeTensors file may look like any signature. Burnpack's signature is no length that SafeTensors allows.
+// SafeTensors file may look like any signature. The signatures of Burnpack and GGUF are no lengths that SafeTensors
+// allows.
 std::span<const FormatSpec* const> all_formats() {
   static const std::array kFormats = {
-      &burnpack::format(), &safetensors::format(), &safetensors::index_format(), &pytorch::format(), &numpy::format(),
+      &burnpack::format(),          &gguf::format(),    &safetensors::format(),
+      &safetensors::index_format(), &pytorch::format(), &numpy::format(),
   };
   return kFormats;
 }

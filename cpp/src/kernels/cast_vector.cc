@@ -2,10 +2,10 @@
 
 #if defined(__x86_64__)
 
-#include <cpuid.h>
 #include <immintrin.h>
 
 #include "kernels/cast_table.h"
+#include "kernels/processor.h"
 
 // Sixteen numbers at a time, as the bits of F32 in two registers between load and store. The rest of an array, and what
 // comes before an aligned address, goes through the portable kernel, which gives the same bits.
@@ -134,19 +134,9 @@ struct Vector {
   }
 };
 
-// Not every compiler's __builtin_cpu_supports() knows F16C; where the system saves AVX2's registers, F16C needs no
-// more.
-bool has_instructions() {
-  unsigned eax, ebx, ecx, edx;
-  return __builtin_cpu_supports("avx2") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-}
-
 }  // namespace
 
-CastKernel vector_cast(DType from, DType to) {
-  static const bool usable = has_instructions();
-  return usable ? kernel_for<Vector>(from, to) : nullptr;
-}
+CastKernel vector_cast(DType from, DType to) { return has_avx2_and_f16c() ? kernel_for<Vector>(from, to) : nullptr; }
 
 }  // namespace weightstore::kernels
 

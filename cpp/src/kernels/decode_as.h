@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/quant_layout.h"
+#include "kernels/number_decoder.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/dtype.h"
 
@@ -14,10 +14,10 @@ namespace weightstore::kernels {
 void check_type(DType to);
 
 // Throws what kernels::dequantize() throws for `to`, `first` and the size of `out`.
-void check_output(const QuantLayout& layout, DType to, std::uint64_t first, ConstBytes out);
+void check_output(const NumberDecoder& decoder, DType to, std::uint64_t first, ConstBytes out);
 
 // Fills `out` with the elements of `payload` from `first` on. `stream` bypasses the caches, for a large output.
-void decode_as(const QuantLayout& layout, const std::byte* payload, DType to, std::uint64_t first, MutableBytes out,
+void decode_as(const NumberDecoder& decoder, const std::byte* payload, DType to, std::uint64_t first, MutableBytes out,
                bool stream);
 
 }  // namespace weightstore::kernels

@@ -7,32 +7,29 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/number_decoder.h"
 #include "kernels/quant_codes.h"
 #include "weightstore/quant_scheme.h"
 
 namespace weightstore::kernels {
 
-// How a payload is laid out (docs/formats.md, "Quantized tensors"). Does not change, so any number of threads may use
-// it.
+// How a payload of Burn is laid out (docs/formats.md, "Quantized tensors").
 //
 // The tensor is seen as rows of the innermost dimension. In a row, codes have a constant distance, and so have the
 // scales of neighbouring blocks. Where codes and blocks have no gaps the whole tensor is one row. A payload that is
 // packed along the second innermost dimension has neighbouring rows in the same bytes; such rows are decoded together.
-class QuantLayout {
+class QuantLayout final : public NumberDecoder {
  public:
   // Throws Error(kUnsupported) for a scheme that no release of Burn can dequantize, and Error(kInvalidArgument) when a
   // payload of `length` bytes does not fit the scheme and the shape.
   QuantLayout(const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, std::uint64_t length);
 
-  std::uint64_t size() const { return size_; }      // in elements
+  std::uint64_t size() const override { return size_; }
   std::uint64_t length() const { return length_; }  // of the payload
 
-  // How many elements are best decoded by one call, when several threads share the work.
-  std::uint64_t chunk() const;
+  std::uint64_t chunk() const override;
 
-  // Writes the elements [first, first + count) of `payload`, which has length() bytes, to `out`. `stream` bypasses the
-  // caches, for a large output.
-  void decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out, bool stream) const;
+  void decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out, bool stream) const override;
 
  private:
   struct Axis {

@@ -6,26 +6,14 @@
 #include "io/huge_buffer.h"
 #include "io/parallel.h"
 #include "kernels/decode_as.h"
+#include "kernels/quant_layout.h"
 #include "kernels/quantize.h"
-#include "kernels/transpose_view.h"
+#include "transform/decode_parallel.h"
 #include "transform/threads.h"
 #include "weightstore/transform.h"
 
 namespace weightstore {
 namespace {
-
-void decode(const kernels::QuantLayout& layout, const std::byte* payload, DType to, std::uint64_t first,
-            MutableBytes out, unsigned threads) {
-  const std::size_t item = bits_of(to) / 8;
-  const std::size_t chunk_bytes = layout.chunk() * item;
-  const bool stream = out.size() >= kernels::kStreamBytes;
-  io::parallel_for((out.size() + chunk_bytes - 1) / chunk_bytes, transform::threads_for(out.size(), threads),
-                   [&](std::size_t chunk) {
-                     const std::size_t begin = chunk * chunk_bytes;
-                     const MutableBytes part = out.subspan(begin, std::min(chunk_bytes, out.size() - begin));
-                     kernels::decode_as(layout, payload, to, first + chunk * layout.chunk(), part, stream);
-                   });
-}
 
 // All bytes of a producer: where they are, or read into `copy`.
 ConstBytes all_bytes(ByteProducer& input, SharedMutableBytes& copy) {
@@ -62,7 +50,8 @@ class DequantizedBytes final : public ByteProducer {
     };
     if (offset % sizeof(float) != 0) take_cut();
     const std::size_t whole = out.size() / sizeof(float) * sizeof(float);
-    if (whole != 0) decode(layout_, payload, DType::kF32, offset / sizeof(float), out.first(whole), 0);
+    if (whole != 0)
+      transform::decode_parallel(layout_, payload, DType::kF32, offset / sizeof(float), out.first(whole), 0);
     offset += whole;
     out = out.subspan(whole);
     if (!out.empty()) take_cut();
@@ -123,7 +112,7 @@ void dequantize(ConstBytes payload, const QuantScheme& scheme, const std::vector
                 std::uint64_t first, MutableBytes out, unsigned threads) {
   const kernels::QuantLayout layout(scheme, shape, payload.size());
   kernels::check_output(layout, to, first, out);
-  decode(layout, payload.data(), to, first, out, threads);
+  transform::decode_parallel(layout, payload.data(), to, first, out, threads);
 }
 
 void quantize(ConstBytes in, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, MutableBytes out,

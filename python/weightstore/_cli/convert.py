@@ -51,7 +51,8 @@ def add_to(verbs: options.Verbs) -> None:
     parser.add_argument(
         "--dtype",
         metavar="TYPE",
-        help="cast floating-point tensors to F32, F64, F16 or BF16; quantized ones become numbers",
+        help="cast floating-point tensors to F32, F64, F16 or BF16; quantized ones become numbers. For a GGUF file also Q8_0 or "
+        "Q4_0, which quantizes",
     )
     parser.add_argument(
         "--adapter",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from .._files.entries.metadata import brief
 from ..errors import make
 from . import options
 from .output import print_json, safe
@@ -45,7 +46,7 @@ def _set_metadata(arguments: argparse.Namespace) -> int:
         set_metadata(arguments.path, entries, remove=arguments.remove, progress=report)
     with open_file(arguments.path, backend="pread") as file:
         if arguments.json:
-            print_json({"path": arguments.path, "metadata": file.metadata})
+            print_json({"path": arguments.path, "metadata": brief(file.metadata)})
         else:
             print(f"{safe(arguments.path)}: {len(file.metadata)} metadata entries")
     return 0

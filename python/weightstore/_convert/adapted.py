@@ -41,9 +41,9 @@ def adapter_named(adapter: Any) -> ModuleAdapter:
 
 def plan_adapted(
     source: OpenSource, format: str, adapter: Any, types: Any, dtype: str | None
-) -> tuple[_core.Writer, list[str]]:
-    """What shall be written of an open source, and from which tensor each of it comes. types: a torch.nn.Module, or patterns of
-    layer paths and their types."""
+) -> tuple[_core.Writer, list[str], list[str]]:
+    """What shall be written of an open source, from which tensor each of it comes, and the metadata that the format cannot hold.
+    types: a torch.nn.Module, or patterns of layer paths and their types."""
     made = adapter_named(adapter)
     if made.needs_types and types is None:
         raise errors.make(
@@ -64,8 +64,7 @@ def plan_adapted(
     ):
         snapshot._values.add_to(writer, snapshot.full_path, snapshot.param_id, format)
         origins.append(origin)
-    writer.describe_as(source.reader, format)
-    return writer, origins
+    return writer, origins, writer.describe_as(source.reader, format)
 
 
 def _types_of_module(module: Any, file: File) -> dict[str, type]:

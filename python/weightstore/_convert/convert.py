@@ -14,6 +14,7 @@ from .._files.paths import check_local
 from .._files.progress import Progress, reporting
 from .._files.sizes import DEFAULT_SHARD_SIZE, Size, parse_size
 from .._files.source import Opaque, OpenSource, Verify, open_source
+from .._tensors import dtypes
 from .names import Names, Patterns, Rules
 from .plan import Plan, PlannedTensor, count_shards
 
@@ -41,12 +42,13 @@ def convert(
     types: Any = None,
     dry_run: bool = False,
 ) -> Plan:
-    """Writes the contents of `src` to `dst`, in the format of dst's ending: `.safetensors`, `.bpk`, or
+    """Writes the contents of `src` to `dst`, in the format of dst's ending: `.safetensors`, `.bpk`, `.gguf`, or
     `.safetensors.index.json` for a set of shards. Raises InvalidArgument for any other ending. Returns what it wrote.
 
     convert() streams: it holds one block of a tensor at a time. It keeps the order of the data, param ids, metadata,
     scalars, checksums and the description of a checkpoint's tables. If the target's format cannot hold something, convert()
-    raises before it writes anything. Only param ids are dropped on the way to SafeTensors, with a warning in the log.
+    raises before it writes anything. Only two things are dropped, with a warning in the log: param ids on the way to another
+    format than Burnpack, and arrays in the metadata of GGUF on the way to another format; numbers there become text.
 
     src: a file, the index of a set of shards, or the directory of a set or a checkpoint.
     overwrite: False raises ConflictError if `dst` exists.
@@ -60,8 +62,10 @@ def convert(
     burn: for Burnpack: the release of Burn that shall read the file, "0.20" to "0.23". The default is the release that `src` was
         written for if `src` tells, otherwise the newest stable release, 0.22. A tensor from which that release would read
         other numbers raises InvalidArgument.
-    dtype: F32, F64, F16 or BF16: tensors of these types are cast to it, and quantized tensors of Burn become numbers of it. All
-        other tensors are copied as they are.
+    dtype: F32, F64, F16 or BF16: tensors of these types are cast to it, and quantized tensors become numbers of it. All other
+        tensors are copied as they are. For a `.gguf` file also Q8_0 or Q4_0: floats in tensors of two or more dimensions, and
+        tensors that are quantized otherwise, are quantized to this type. Those whose rows are not whole blocks of 32 stay as
+        they are, with a warning in the log.
     top_level_key: convert only the tensors whose names begin with this key and a dot, and leave both out of the names.
     include, exclude: regular expressions, searched for anywhere in a name. Only tensors that match `include`, if it is given,
         and do not match `exclude` are converted.
@@ -80,7 +84,7 @@ def convert(
     if types is not None and adapter is None:
         raise errors.make("invalid_argument", "types= says what layers an adapter works on; there is no adapter")
     saving.check_burn(burn, format)
-    numbers = None if dtype is None else number_type(dtype)
+    numbers = None if dtype is None else _converted_type(dtype, format)
     names = Names(top_level_key, include, exclude, rename)
     most = None if max_shard_size is None and format != INDEX else _shard_bytes(max_shard_size)
     options: dict[str, Any] = {"durable": durable, "overwrite": overwrite, "checksums": checksums}
@@ -90,22 +94,42 @@ def convert(
             from .adapted import plan_adapted
 
             chosen = OpenSource(reader, source.path, source.mapped)
-            writer, origins = plan_adapted(chosen, format, adapter, types, numbers)
+            writer, origins, dropped = plan_adapted(chosen, format, adapter, types, numbers)
             before = dict(zip(reader.names_in_order(), sources, strict=True))
             plan = _plan(source, path, format, [before[name] for name in origins], writer.tensors(), most)
             if not dry_run:
                 options.update(progress=report, max_shard_size=max_shard_size, burn=burn or reader.burn_release)
                 saving.write(writer, path, format=format, **options)
+                _warn(src, path, format, metadata=dropped)
             return _checked(plan, path, dry_run, overwrite)
         plan = _plan(source, path, format, sources, _core.plan_conversion(reader, format, numbers), most)
         if not dry_run:
             options.update(progress=report, burn=burn or "", dtype=numbers, max_shard_bytes=most)
-            if dropped := _core.convert(reader, path, format, **options):
-                title = title_of(format_of_files(format))
-                _log.warning(
-                    "%s: %s cannot hold param ids; those of %d tensors are not in %s", src, title, dropped, path
-                )
+            param_ids, dropped, not_quantized = _core.convert(reader, path, format, **options)
+            _warn(src, path, format, param_ids, dropped, not_quantized)
         return _checked(plan, path, dry_run, overwrite)
+
+
+def _converted_type(dtype: Any, format: str) -> str:
+    """The type that tensors shall become: of numbers, or one that the format has and tensors are quantized to."""
+    name = dtypes.stored_name(dtype)
+    return name if name in _core.QUANTIZABLE and name in FORMATS[format].dtypes else number_type(dtype)
+
+
+def _warn(
+    src: Any, path: Any, format: str, param_ids: int = 0, metadata: list[str] | None = None, stay: list[str] | None = None
+) -> None:
+    """Says what the target does not have.
+
+    stay: tensors that could not be quantized."""
+    title = title_of(format_of_files(format))
+    if param_ids:
+        _log.warning("%s: %s cannot hold param ids; those of %d tensors are not in %s", src, title, param_ids, path)
+    if metadata:
+        entries = ", ".join(metadata)
+        _log.warning("%s: %s cannot hold these metadata, which are not in %s: %s", src, title, path, entries)
+    if stay:
+        _log.warning("%s: rows of these tensors are not whole blocks and stay as they are: %s", path, ", ".join(stay))
 
 
 def _shard_bytes(size: Size | None) -> int:
@@ -121,9 +145,9 @@ def _plan(
     most: int | None,
 ) -> Plan:
     reader = source.reader
-    dtypes = [row[1] for row in reader.describe_many([reader.at(name) for name in sources])]
+    before = [row[1] for row in reader.describe_many([reader.at(name) for name in sources])]
     tensors = tuple(
-        PlannedTensor(*one) for one in ((s, d, *row) for s, d, row in zip(sources, dtypes, rows, strict=True))
+        PlannedTensor(*one) for one in ((s, d, *row) for s, d, row in zip(sources, before, rows, strict=True))
     )
     sizes = [tensor.nbytes for tensor in tensors]
     sharded = most is not None and (format == INDEX or sum(sizes) > most)

@@ -29,7 +29,12 @@ class DequantizedTensor(ArrayProtocols):
     __slots__ = ("_dtype", "_name", "_number", "_scheme", "_selection", "_shape", "_source")
 
     def __init__(
-        self, source: OpenSource, number: int, scheme: QuantScheme, dtype: str, selection: Selection | None = None
+        self,
+        source: OpenSource,
+        number: int,
+        scheme: QuantScheme | None,
+        dtype: str,
+        selection: Selection | None = None,
     ) -> None:
         self._source = source
         self._number = number
@@ -55,8 +60,8 @@ class DequantizedTensor(ArrayProtocols):
         return self._selection.size * dtypes.bits(self._dtype) // 8
 
     @property
-    def scheme(self) -> QuantScheme:
-        """The scheme by which the numbers are made."""
+    def scheme(self) -> QuantScheme | None:
+        """The scheme of Burn by which the numbers are made; None for types of GGUF and for floats."""
         return self._scheme
 
     def __getitem__(self, key: Any) -> DequantizedTensor:
@@ -137,13 +142,29 @@ def number_type(dtype: Any) -> str:
     name = dtypes.stored_name(dtype)
     if name not in dtypes.CORE_FLOATS:
         text = f"quantized tensors become {', '.join(dtypes.CORE_FLOATS)}, not {name}"
+        if name in _core.QUANTIZABLE:
+            text += "; convert() to a .gguf file quantizes to it"
         raise errors.make("invalid_argument", text)
     return name
 
 
 def dequantized(source: OpenSource, number: int, dtype: Any, burn: str | None) -> DequantizedTensor:
+    to = number_type(dtype)
     scheme = source.reader.scheme(number)
-    if scheme is None:
-        name, stored, _, _ = source.reader.describe(number)
-        raise errors.make("invalid_argument", f"{stored} is not quantized", path=source.path, tensor=name)
-    return DequantizedTensor(source, number, scheme if burn is None else scheme.for_burn(burn), number_type(dtype))
+    if scheme is not None:
+        return DequantizedTensor(source, number, scheme if burn is None else scheme.for_burn(burn), to)
+    name, stored, _, _ = source.reader.describe(number)
+    if burn is not None:
+        raise errors.make(
+            "invalid_argument", f"burn is for tensors of Burn; this is {stored}", path=source.path, tensor=name
+        )
+    if stored not in _core.DEQUANTIZABLE and stored not in dtypes.CORE_FLOATS:
+        reason = (
+            f"{stored} is not dequantized by this library; .bytes() gives its bytes as stored"
+            if stored in _core.BLOCKS
+            else f"{stored} is not quantized"
+        )
+        raise errors.make(
+            "unsupported" if stored in _core.BLOCKS else "invalid_argument", reason, path=source.path, tensor=name
+        )
+    return DequantizedTensor(source, number, None, to)

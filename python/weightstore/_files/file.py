@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from .entries.metadata import metadata_of
+from .entries.scalars import Scalars, scalars_of
 from .formats import title_of
 from .handle import TensorHandle
 from .progress import Progress, reporting
-from .scalars import Scalars, scalars_of
 from .sizes import Size
 from .source import Backend, LeftOut, Opaque, OpenSource, Verify, open_source
 
@@ -30,8 +31,8 @@ def open(
     limits: Mapping[str, Size] | None = None,
 ) -> File:
     """Opens a file of any format that weightstore reads, the index of a set of SafeTensors or `.bin` shards, or a directory with a
-    model: a set, a checkpoint of `Saver` or of RecIS, or one file of weights. Reads headers only. The content tells the format;
-    a name that ends in `.safetensors` must hold SafeTensors.
+    model: a set, a checkpoint of `Saver` or of RecIS, or one file of weights. A part of a split GGUF model opens the whole model.
+    Reads headers only. The content tells the format; a name that ends in `.safetensors` must hold SafeTensors.
 
     In the directory of a checkpoint the columns of a table are tensors: "user@id", "user@embedding". Neither torch nor numpy is
     needed until something is read.
@@ -141,9 +142,9 @@ class File(Mapping[str, TensorHandle]):
         return self._source.format
 
     @property
-    def metadata(self) -> dict[str, str]:
-        """The user's metadata; empty when there is none."""
-        return self._reader.metadata() or {}
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata: a dict of texts, empty when there is none; of a GGUF file a mapping of typed values (Metadata)."""
+        return metadata_of(self._reader)
 
     @property
     def scalars(self) -> Scalars:

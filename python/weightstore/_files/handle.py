@@ -42,8 +42,8 @@ class TensorHandle(ArrayProtocols):
 
     @property
     def dtype(self) -> dtypes.DType:
-        """The element type by SafeTensors' name ("F32", "BF16", ...), or "Flex32", "BoolU8", "BoolU32", "QFloat". It is text,
-        and also equal to the same type of torch and numpy: `handle.dtype == torch.bfloat16`."""
+        """The element type by SafeTensors' name ("F32", "BF16", ...), or "Flex32", "BoolU8", "BoolU32", "QFloat", or GGUF's
+        name for its own types ("Q4_K", ...). It is text, and also equal to the same type of torch and numpy: `handle.dtype == torch.bfloat16`."""
         return dtypes.DType(self._dtype)
 
     @property
@@ -69,9 +69,10 @@ class TensorHandle(ArrayProtocols):
         return self._source.reader.scheme(self._number)
 
     def dequantize(self, dtype: Any = "F32", *, burn: str | None = None) -> DequantizedTensor:
-        """The numbers of a QFloat tensor, as Burn's CPU backend reads them: `.dequantize().numpy()`, `.dequantize()[5:9].torch()`.
+        """The numbers of a quantized tensor: `.dequantize().numpy()`, `.dequantize()[5:9].torch()`. Those of QFloat are as Burn's CPU
+        backend reads them, those of GGUF's types as the Python package gguf computes them. Floats are cast.
 
-        dtype: F32, F64, F16 or BF16, in any form. Burn computes in F32; other types are cast from it.
+        dtype: F32, F64, F16 or BF16, in any form. Numbers are computed in F32; other types are cast from it.
         burn: the release whose rules hold, such as "0.23"; None for `scheme.burn`, the release that the file was written for. A file
             that does not name its release counts as one of 0.22.
         """
@@ -94,7 +95,7 @@ class TensorHandle(ArrayProtocols):
         if bits == 0:
             raise errors.make(
                 "invalid_argument",
-                "QFloat tensors are read whole; slice what dequantize() returns",
+                f"{self._dtype} tensors are read whole; slice what dequantize() returns",
                 tensor=self._name,
             )
         last = selection.dims[-1]

@@ -8,10 +8,11 @@ from typing import Any
 
 from .. import _core, errors
 from .deferred import DeferredTensor
+from .entries.metadata import core_metadata
+from .entries.scalars import Scalar, add_scalars
 from .formats import FORMATS, INDEX, ending_that_holds, format_of_files, format_to_save
 from .paths import check_local
 from .progress import Progress, reporting
-from .scalars import Scalar, add_scalars
 from .sizes import DEFAULT_SHARD_SIZE, Size, parse_size
 
 AddTensor = Callable[[_core.Writer, str, Any, int | None, str], None]
@@ -19,7 +20,7 @@ AddTensor = Callable[[_core.Writer, str, Any, int | None, str], None]
 
 def collect(
     tensors: Mapping[str, Any],
-    metadata: Mapping[str, str] | None,
+    metadata: Mapping[str, Any] | None,
     add: AddTensor,
     format: str,
     batch: _core.TensorBatch,
@@ -50,7 +51,9 @@ def collect(
     writer.add_batch(names, batch, add_other, given)
     if ids:
         raise errors.make("invalid_argument", f"param_ids names tensors that are not saved: {', '.join(sorted(ids))}")
-    if metadata is not None:
+    if metadata is not None and holds.has_typed_metadata:
+        writer.set_typed_metadata(core_metadata(metadata))
+    elif metadata is not None:
         writer.set_metadata(dict(metadata))
     add_scalars(writer, scalars or {})
     return writer
@@ -73,7 +76,7 @@ def check_burn(burn: str | None, format: str) -> None:
 def save_file(
     tensors: Mapping[str, Any],
     filename: str | os.PathLike[str],
-    metadata: Mapping[str, str] | None,
+    metadata: Mapping[str, Any] | None,
     add: AddTensor,
     batch: _core.TensorBatch,
     *,

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .. import _core
+from .._files.entries.metadata import brief
 from .._files.file import File, source_of
 from .._files.formats import FORMATS
 
@@ -108,7 +109,7 @@ class Summary(NamedTuple):
     totals: of all tensors.
     dtypes: the types with most bytes first.
     largest: the tensors with most bytes.
-    metadata, scalars, left_out: as in `File`.
+    metadata, scalars, left_out: as in `File`; of a list in the metadata, what it is and how long.
     tree: the root, whose totals are those of the file.
     """
 
@@ -160,7 +161,7 @@ def summarize(file: File, *, depth: int = 2, largest: int = 5) -> Summary:
         totals=Totals(*totals),
         dtypes=tuple(Share(dtype, Totals(*share)) for dtype, share in dtypes),
         largest=tuple(Tensor(*reader.describe(number)) for number in numbers),
-        metadata=file.metadata,
+        metadata=brief(file.metadata),
         scalars=dict(file.scalars),
         left_out=tuple((value.name, value.type, value.reason) for value in file.left_out),
         tree=_tree(Totals(*totals), tuple(dtype for dtype, _ in dtypes), nodes),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from .. import errors
@@ -67,6 +67,15 @@ class ModuleAdapter:
         for the parameter that was asked about."""
         return snapshot
 
+    def adapt_file(
+        self, snapshots: Mapping[str, TensorSnapshot], metadata: Mapping[str, Any], wanted: Collection[str]
+    ) -> Mapping[str, TensorSnapshot]:
+        """All tensors of a file by the names that the other side has for them: where a file differs in more than single tensors.
+        Called once a load, before names are matched; adapt() is asked about what is returned.
+
+        metadata: of the file. wanted: the names of the parameters that are loaded."""
+        return snapshots
+
     _joins = False  # whether the adapter makes packed tensors of their parts
 
     def _join(self, target: TensorSnapshot, parts: Sequence[TensorSnapshot]) -> Adapted:
@@ -102,6 +111,13 @@ class ChainAdapter(ModuleAdapter):
         at = next(i for i, adapter in enumerate(self.adapters) if adapter._joins)
         before = [made for part in parts for made in several(_adapt_by(self.adapters[:at], [part]))]
         return _adapt_by(self.adapters[at + 1 :], several(self.adapters[at]._join(target, before)))
+
+    def adapt_file(
+        self, snapshots: Mapping[str, TensorSnapshot], metadata: Mapping[str, Any], wanted: Collection[str]
+    ) -> Mapping[str, TensorSnapshot]:
+        for adapter in self.adapters:
+            snapshots = adapter.adapt_file(snapshots, metadata, wanted)
+        return snapshots
 
     def get_alternative_param_name(self, param_name: str, container_type: str) -> str | None:
         # Each is asked about what those before it suggested, and the last suggestion counts.
@@ -271,7 +287,7 @@ class _Dequantize(ModuleAdapter):
         self.dtype = number_type(dtype)
 
     def adapt(self, snapshot: TensorSnapshot) -> TensorSnapshot | None:
-        return snapshot.dequantized(self.dtype) if snapshot._values.dtype == "QFloat" else snapshot
+        return snapshot.dequantized(self.dtype) if dtypes.is_quantized(snapshot._values.dtype) else snapshot
 
     def __repr__(self) -> str:
         return f"dequantize({self.dtype!r})"

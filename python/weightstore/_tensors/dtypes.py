@@ -92,12 +92,14 @@ DLPACK = {
     "F4": (17, 4, 2),
 }
 
+_DEQUANTIZES = ".dequantize() or the adapter dequantize() makes numbers of it, "
+
 # Read as U32 and compared with zero: no library has a boolean this wide.
 WIDE_BOOL = "BoolU32"
 
 
 def bits(name: str) -> int:
-    """Bits of one element; 0 for QFloat."""
+    """Bits of one element; 0 for quantized types."""
     return _core.DTYPES[name]
 
 
@@ -110,8 +112,13 @@ def is_kind_for(found: str, expected: str) -> bool:
 
 def _kind(name: str) -> str:
     """Of a stored type: B, I, F or C."""
-    first = "F" if name in ("BF16", "QFloat") else name[0]
+    first = "F" if name == "BF16" or is_quantized(name) else name[0]
     return "I" if first == "U" else first
+
+
+def is_quantized(name: str) -> bool:
+    """Whether tensors of the type have to be dequantized to be numbers: QFloat of Burn, Q4_K and its like of GGUF."""
+    return name == "QFloat" or name in _core.BLOCKS
 
 
 def byte_packing(name: str) -> int:
@@ -138,7 +145,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         shown: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
         return shown
     shows = ".torch() shows it, " if name in _TORCH else ""
-    shows = ".dequantize() makes numbers of it, " if name == "QFloat" else shows
+    shows = _DEQUANTIZES if is_quantized(name) else shows
     raise TypeError(f"numpy has no type for {name}; {shows}.bytes() gives its bytes as stored")
 
 
@@ -149,7 +156,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
     shown = getattr(torch, "int32" if name == WIDE_BOOL else _TORCH.get(name, ""), None)
     if shown is None:
-        shows = ".dequantize() makes numbers of it, " if name == "QFloat" else ""
+        shows = _DEQUANTIZES if is_quantized(name) else ""
         raise TypeError(f"torch {torch.__version__} has no type for {name}; {shows}.bytes() gives its bytes as stored")
     assert isinstance(shown, torch.dtype)
     return shown

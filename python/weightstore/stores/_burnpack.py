@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from .. import _core
-from .._files.scalars import Scalar, Scalars, add_scalars, scalars_of
+from .._files.entries.scalars import Scalar, Scalars, add_scalars, scalars_of
 from .._modules.apply.result import ApplyResult
 from .._modules.param_ids import default_id
 from .._modules.snapshot import TensorSnapshot

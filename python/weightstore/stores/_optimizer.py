@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
-from .._files.scalars import Scalar
+from .._files.entries.scalars import Scalar
 from .._modules.adapters import ModuleAdapter, several
 from .._modules.apply.adapted import adapted_for
 from .._modules.apply.result import ApplyError, ApplyResult, LoadError, MissingTensor, ShapeMismatch

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Literal, Self
 
 from .. import errors
+from .._files.entries.metadata import metadata_of
 from .._files.formats import FORMATS, title_of
 from .._files.progress import reporting
 from .._files.source import OpenSource, kind_of, open_source
@@ -83,6 +84,7 @@ class _Contents:
 
     @property
     def metadata(self) -> dict[str, str]:
+        """As text: of a GGUF file without its arrays."""
         return self.source.reader.metadata() or {}
 
     # What is handed out are copies: changing a snapshot's name there does not change the store.
@@ -173,7 +175,7 @@ class ReadingStore(Builder):
         return self._read().shown(name)
 
     def get_metadata(self) -> dict[str, str]:
-        """The metadata of the file."""
+        """The metadata of the file, as text. Arrays of a GGUF file are not among them; `weightstore.open(path).metadata` has them."""
         with self._placing():
             return self._read().metadata
 
@@ -284,6 +286,7 @@ class ReadingStore(Builder):
                 filter_missing=self._filter_missing,
                 dtype_policy=self._dtype_policy,
                 aliases=contents.aliases,
+                metadata=metadata_of(contents.source.reader),
             )
             plan = make_plan(module, contents.snapshots, rules, refuses_nothing=True)
             self._check(plan.result)

@@ -59,10 +59,16 @@ TEST(foreign_files_are_named_with_what_to_do) {
   CHECK(says(stranger("(dp0\nVa\np1\nI1\ns."), "protocol 2 or later"));
   CHECK(says(stranger("}q\0X\1\0\0\0aq\1K\1s."s), "protocol 2 or later"));
   CHECK(says(stranger("ccollections\nOrderedDict\np0\n(tRp1\n."), "protocol 2 or later"));
-  CHECK(says(stranger("GGUF\3\0\0\0"s), "GGUF"));
   CHECK(says(stranger("\x89HDF\r\n\x1a\n"s), "HDF5"));
   CHECK(says(stranger("\x1f\x8b\x08\0abc"s), "gzip"));
   CHECK(says(stranger("\x28\xb5\x2f\xfd"s), "zstd"));
+}
+
+TEST(gguf_by_its_signature) {
+  CHECK(detected("GGUF\3\0\0\0"s) == Format::kGguf);
+  CHECK(detected("GGUF\0\0\0\3"s) == Format::kGguf);
+  // As a length this is more than SafeTensors allows, whatever follows.
+  CHECK(detected("GGUF\3\0\0\0{\"a\""s) == Format::kGguf);
 }
 
 TEST(files_of_torch_by_their_containers) {

@@ -39,6 +39,7 @@ OpenedFile open(std::shared_ptr<const ByteSource> source, const ReadOptions& opt
 
 // What torch has a type for.
 std::optional<DType> stored_as(DType dtype) {
+  if (block_of(dtype)) return std::nullopt;
   switch (dtype) {
     case DType::kF6_E2M3:
     case DType::kF6_E3M2:

@@ -32,7 +32,7 @@ DTypePolicy = Literal["cast", "strict", "adopt"]
 # Types that are shown alike: reading one where the other is expected converts nothing.
 _SHOWN_AS = {"BoolU8": "BOOL", "BoolU32": "BOOL", "Flex32": "F32"}
 
-# Types whose numbers no real parameter can take, whatever the policy.
+# Types whose numbers no real parameter can take, whatever the policy. Quantized types have none until they are dequantized.
 _NEVER_CAST = ("C32", "C64", "C128", "QFloat")
 
 
@@ -49,6 +49,7 @@ class Rules:
     filter_missing: bool = False  # a parameter that the filter leaves out is skipped, even if nothing is found for it
     dtype_policy: DTypePolicy | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)  # names that a file lacks to those that stand for them
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # of the file, for the adapter
 
 
 @dataclass(slots=True)
@@ -73,6 +74,8 @@ def make_plan(
 ) -> Plan:
     """refuses_nothing: a filter that matches nothing of the module is an error."""
     places = places_with_layers(module, rules.types)
+    if rules.adapter is not None:
+        snapshots = rules.adapter.adapt_file(snapshots, rules.metadata, {place.path for place in places})
     return _Planner(places, snapshots, rules, "loaded" if refuses_nothing else None).plan()
 
 

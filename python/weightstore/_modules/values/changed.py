@@ -119,14 +119,17 @@ class Quantized(Changed):
 
 
 class Dequantized(Changed):
-    """The numbers of a quantized tensor."""
+    """The numbers of a quantized tensor. scheme: of Burn; None for a type of GGUF."""
 
-    def __init__(self, original: Values, scheme: _core.QuantScheme, dtype: str) -> None:
+    def __init__(self, original: Values, scheme: _core.QuantScheme | None, dtype: str) -> None:
         super().__init__(original, dtype, original.shape)
         self.scheme = scheme
 
     def producer(self, *, read_now: bool) -> _core.Producer:
-        return self.original.producer(read_now=read_now).dequantize(self.scheme, self.shape, self.dtype)
+        payload = self.original.producer(read_now=read_now)
+        if self.scheme is None:
+            return payload.dequantize_blocks(self.original.dtype, self.dtype)
+        return payload.dequantize(self.scheme, self.shape, self.dtype)
 
 
 def residents(values: Values) -> list[Any]:
@@ -195,8 +198,9 @@ def scheme_of(values: Values) -> _core.QuantScheme | None:
 
 def dequantized(values: Values, dtype: str, name: str) -> Values:
     scheme = scheme_of(values)
-    if scheme is None:
-        raise errors.make("invalid_argument", f"{values.dtype} is not quantized", tensor=name)
+    if scheme is None and values.dtype not in _core.DEQUANTIZABLE:
+        reason = "not dequantized by this library" if dtypes.is_quantized(values.dtype) else "not quantized"
+        raise errors.make("invalid_argument", f"{values.dtype} is {reason}", tensor=name)
     return Dequantized(values, scheme, dtype)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .. import _core
+    from ... import _core
 
 Scalar = int | float | bool
 

@@ -1,0 +1,1 @@
+"""What a file holds beside tensors: scalars and typed metadata."""
