@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "dlpack.h"
 #include "weightstore/byte_source.h"
