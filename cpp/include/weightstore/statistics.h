@@ -27,7 +27,7 @@ struct Statistics {
   Scalar min = 0.0;
   Scalar max = 0.0;
   double mean = 0;
-  double deviation = 0;  // the standard deviation: the root of the mean squared distance from the mean
+  double deviation = 0;  // the standard deviation: the root of the mean squared distance from the mean; may overflow
   // How many finite numbers are in each of StatisticsOptions::bins bins of equal width, from min to max. A number on
   // the border of two bins counts for the upper one.
   std::vector<std::uint64_t> histogram;

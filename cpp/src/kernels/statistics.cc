@@ -109,6 +109,12 @@ void Moments::add(const Moments& other) {
   min_integer = std::min(min_integer, other.min_integer);
   max_integer = std::max(max_integer, other.max_integer);
   if (other.finite == 0) return;
+  if (finite == 0) {  // below, 0 times a distance that is too large would be NaN
+    finite = other.finite;
+    mean = other.mean;
+    squares = other.squares;
+    return;
+  }
   const double mine = static_cast<double>(finite);
   const double theirs = static_cast<double>(other.finite);
   const double share = theirs / (mine + theirs);

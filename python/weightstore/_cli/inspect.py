@@ -63,8 +63,8 @@ def _inspect(arguments: argparse.Namespace) -> int:
         return print_hexdump(arguments.path, arguments.json)
     from .._look.summary import summarize
 
-    with options.open_file(arguments.path, arguments.opaque) as file:
-        summary = summarize(file, depth=max(arguments.depth, 0), largest=max(arguments.largest, 0))
+    with options.open_headers(arguments.path, arguments.opaque) as source:
+        summary = summarize(source, depth=max(arguments.depth, 0), largest=max(arguments.largest, 0))
     if arguments.json:
         print_json(summary.as_dict())
     else:

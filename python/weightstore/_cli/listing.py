@@ -42,24 +42,23 @@ def add_to(verbs: options.Verbs) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     from .. import _core
-    from .._files.file import source_of
     from .._files.sizes import format_size
 
-    with options.open_file(arguments.path, arguments.opaque) as file:
-        reader = source_of(file).reader
+    with options.open_headers(arguments.path, arguments.opaque) as source:
+        reader = source.reader
         numbers = _sorted_numbers(reader, arguments)
         if arguments.json:
             rows = reader.describe_many(numbers)
             tensors = [{"name": n, "dtype": d, "shape": list(s), "nbytes": size} for n, d, s, size in rows]
-            print_json({"path": arguments.path, "format": file.format, "tensors": tensors})
+            print_json({"path": arguments.path, "format": source.format, "tensors": tensors})
             return 0
         lines = _core.tensor_lines(reader, numbers, show_name)
         (_, _, total), *_ = _core.outline(reader, depth=0, largest=0)
-        if len(numbers) != len(file):
+        if len(numbers) != len(reader):
             total = sum(row[3] for row in reader.describe_many(numbers))
         style = Style(sys.stdout)
-        some = "" if len(numbers) == len(file) else f"{len(numbers)} of "
-        what = f"{file.format}, {some}{len(file)} tensors, {format_size(total)}"
+        some = "" if len(numbers) == len(reader) else f"{len(numbers)} of "
+        what = f"{source.format}, {some}{len(reader)} tensors, {format_size(total)}"
         print(f"{style(safe(arguments.path), 'bold')}: {what}")
         sys.stdout.flush()
         if hasattr(sys.stdout, "buffer"):

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..errors import OperationCancelled, StoreError
+from .options import HelpFormatter
 from .output import safe
 
 DESCRIPTION = "Looks into, checks, compares and converts files, sets and checkpoints of weights."
@@ -43,7 +44,7 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
     """The parser of one verb, or of all."""
     from importlib import import_module
 
-    parser = Parser(prog="weightstore", description=DESCRIPTION, epilog=EPILOG)
+    parser = Parser(prog="weightstore", description=DESCRIPTION, epilog=EPILOG, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"weightstore {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="verb", prog="weightstore")
     names = [MODULES[verb]] if verb in MODULES else dict.fromkeys(MODULES.values())

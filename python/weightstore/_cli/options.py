@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .._files.file import File
+    from .._files.source import OpenSource
 
 Verbs = Any  # argparse's class is private
 Work = Callable[[argparse.Namespace], int]
 
 PATH_HELP = "a file of any format, the index of a set of shards, or the directory of a set or a checkpoint"
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """argparse asks shutil for the width of the terminal, also where no help is printed; importing that takes a while."""
+
+    def __init__(self, prog: str) -> None:
+        columns = os.environ.get("COLUMNS", "")
+        try:
+            width = int(columns) if columns.isdecimal() else os.get_terminal_size().columns
+        except OSError:
+            width = 80
+        super().__init__(prog, width=max(width - 2, 20))
 
 
 def add_verb(
@@ -25,7 +39,7 @@ def add_verb(
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
         epilog=f"examples:{lines}" if examples else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.set_defaults(work=work, examples=tuple(examples))
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -63,6 +77,13 @@ def add_switch(parser: argparse.ArgumentParser, name: str, default: bool | None,
     parser.add_argument(
         f"--no-{name}", action="store_false", dest=name, default=default, help=f"do not show {what.partition(';')[0]}"
     )
+
+
+def open_headers(path: str, opaque: str = "skip") -> OpenSource:
+    """For verbs that read no tensors: the reader alone, without the classes of handles, whose import takes a while."""
+    from .._files.source import open_source
+
+    return open_source(path, opaque=opaque, backend="pread")  # type: ignore[arg-type]
 
 
 def open_file(path: str, opaque: str = "skip", *, verify: str = "off") -> File:

@@ -15,12 +15,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
-from .._files.entries.metadata import brief
-from .._files.file import File, source_of
+from .._files.entries.metadata import brief, metadata_of
+from .._files.entries.scalars import scalars_of
 from .._files.formats import FORMATS
+from .._files.source import OpenSource
+
+if TYPE_CHECKING:
+    from .._files.file import File
 
 ALL_LEVELS = 2**31
 """As `depth`: all modules and all tensors."""
@@ -143,27 +147,32 @@ class Summary(NamedTuple):
         }
 
 
-def summarize(file: File, *, depth: int = 2, largest: int = 5) -> Summary:
+def summarize(file: File | OpenSource, *, depth: int = 2, largest: int = 5) -> Summary:
     """Summarizes an open file, a set or a checkpoint. Reads headers only, and takes about a microsecond a tensor.
 
     depth: how many levels of the tree to make; 0 for the root alone, ALL_LEVELS for everything.
     largest: how many of the largest tensors to name.
     """
-    source = source_of(file)
+    if isinstance(file, OpenSource):
+        source = file
+    else:
+        from .._files.file import source_of  # which brings in handles; the command needs none
+
+        source = source_of(file)
     reader = source.reader
     totals, dtypes, numbers, nodes = _core.outline(reader, depth=depth, largest=largest)
     return Summary(
-        path=file.path,
-        format=file.format,
-        title=FORMATS[file.format].title,
+        path=source.path,
+        format=source.format,
+        title=FORMATS[source.format].title,
         version=reader.dialect,
         files=tuple((path, _size(path)) for path in _core.files(reader)),
         totals=Totals(*totals),
         dtypes=tuple(Share(dtype, Totals(*share)) for dtype, share in dtypes),
         largest=tuple(Tensor(*reader.describe(number)) for number in numbers),
-        metadata=brief(file.metadata),
-        scalars=dict(file.scalars),
-        left_out=tuple((value.name, value.type, value.reason) for value in file.left_out),
+        metadata=brief(metadata_of(reader)),
+        scalars=dict(scalars_of(reader)),
+        left_out=tuple(reader.left_out()),
         tree=_tree(Totals(*totals), tuple(dtype for dtype, _ in dtypes), nodes),
     )
 

@@ -54,7 +54,8 @@ def test_only_edges_of_large_tensors_are_shown(tmp_path):
     assert values[0][0] == [0, 1, 2, "...", 37, 38, 39]
     assert values[6][6][-1] == array[-1, -1, -1]
     assert run("show", path, "a[0]", "--json").json["shape"] == [2]  # a tensor of this name
-    assert run("show", path, "a[0][1]").status == 2
+    assert run("show", path, "a[0][1]", "--json").json["shape"] == []
+    assert run("show", path, "a[0][0][0]").status == 2
 
 
 def test_all_types_are_shown(tmp_path, write_raw):
