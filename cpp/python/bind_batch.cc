@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "bound_reader.h"
+#include "collectable.h"
 #include "gil.h"
 #include "memory.h"
 #include "objects/py_object.h"
@@ -128,7 +129,8 @@ void read_batch(const Reader& reader, const std::vector<std::size_t>& tensors, c
 void init_batch(py::module_& m) {
   py::class_<TensorExchange>(m, "TensorExchange", "The tensors of a library, through DLPack's exchange API.")
       .def(py::init<const py::object&, py::tuple>(), py::arg("capsule"), py::arg("classes"));
-  py::class_<TensorBatch>(m, "TensorBatch", "Where the elements of many arrays and tensors lie.")
+  py::class_<TensorBatch>(m, "TensorBatch", "Where the elements of many arrays and tensors lie.",
+                          collectable<TensorBatch>())
       .def(py::init<py::list, const TensorExchange*, py::object>(), py::arg("values"), py::arg("exchange"),
            py::arg("array_class"))
       .def("__len__", &TensorBatch::size)

@@ -219,4 +219,9 @@ py::dict TensorBatch::same_as_earlier() const {
   return found;
 }
 
+void TensorBatch::visit(Visitor& visitor) const {
+  visitor(values_.ptr());
+  visitor(kept_.ptr());
+}
+
 }  // namespace weightstore::python

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "collectable.h"
 #include "objects/tensor_exchange.h"
 #include "weightstore/byte_source.h"
 #include "weightstore/dtype.h"
@@ -52,6 +53,9 @@ class TensorBatch {
   // The known torch tensors that are the same as an earlier one: the same memory, with the same type, sizes and
   // strides; or, without elements, the same object. By their numbers, those of the first.
   py::dict same_as_earlier() const;
+
+  // A value may refer to the frame that holds the batch, for example in the traceback of an error.
+  void visit(Visitor& visitor) const;
 
  private:
   bool look_at_tensor(PyObject* value, const TensorExchange& exchange);
