@@ -49,6 +49,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from ._checkpoints.hash_table import HashTable, HashTableSnapshot
     from ._checkpoints.loader import Loader
     from ._checkpoints.reader import CheckpointReader
     from ._checkpoints.saver import Saver, split_sparse_dense_state_dict
@@ -95,6 +96,7 @@ _LAZY_NAMES = {
     "dequantize quantize",
     "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
     "_modules.filter": "PathFilter",
+    "_checkpoints.hash_table": "HashTable HashTableSnapshot",
     "_checkpoints.loader": "Loader",
     "_checkpoints.reader": "CheckpointReader",
     "_modules.module_tensors": "apply collect",
@@ -116,7 +118,6 @@ _ELSEWHERE = {
     **dict.fromkeys(("load", "load_file", "save", "save_file"), _VERBS),
     **dict.fromkeys(("load_model", "save_model"), _IN_TORCH),
     **dict.fromkeys(("serialize", "deserialize", "serialize_file"), "; weightstore.compat has it"),
-    "HashTable": "; import weightstore.torch, then use torch.classes.store.HashTable",
     "WriteBlock": "; import weightstore.torch, then use torch.classes.store.WriteBlock",
 }
 
@@ -155,6 +156,8 @@ __all__ = [
     "FloatCastAdapter",
     "FormatError",
     "HalfPrecisionAdapter",
+    "HashTable",
+    "HashTableSnapshot",
     "InvalidArgument",
     "KeyRemapper",
     "LayerPager",
