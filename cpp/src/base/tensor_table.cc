@@ -28,6 +28,7 @@ constexpr std::uint64_t kMaxArena = std::numeric_limits<std::uint32_t>::max();
 
 constexpr std::size_t kMaxLeb128 = 10;
 constexpr std::size_t kRecentKinds = 256;  // by the upper eight bits of a hash
+constexpr std::size_t kFewTensors = 64;    // for which only the last kind is recent: a tiny file has no room for more
 constexpr std::size_t kMaxSharedRank = 16;
 
 // Byte is char or unsigned char.
@@ -166,7 +167,10 @@ std::uint32_t TensorTable::add_kind(const Row& tensor) {
     quant = static_cast<std::uint32_t>(quants_.size() - 1);
   }
   const auto added = static_cast<std::uint32_t>(kinds_.size());
-  if (tensor.shape.size() <= kMaxSharedRank) {
+  if (records_.size() < kFewTensors) {
+    if (added > 0 && tensor.shape.size() <= kMaxSharedRank && is_of_kind(tensor, quant, kinds_.back()))
+      return added - 1;
+  } else if (tensor.shape.size() <= kMaxSharedRank) {
     if (recent_kinds_.empty()) recent_kinds_.assign(kRecentKinds, kNone);
     constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
     std::uint64_t hash = (tensor.source + (std::uint64_t{static_cast<std::uint8_t>(tensor.dtype)} << 32)) * kOdd;
@@ -210,7 +214,7 @@ std::size_t TensorTable::bytes_to_add(const Row& tensor) const {
   for (const std::uint64_t dimension : tensor.shape) shape += leb128_bytes(dimension);
   const std::size_t name = kMaxLeb128 + sizeof(std::uint64_t) + tensor.name.size();
   return growth(records_, 1) + growth(names_, name) + growth(kinds_, 1) + growth(shapes_, shape) +
-         (recent_kinds_.empty() ? kRecentKinds * sizeof(recent_kinds_[0]) : 0);
+         (recent_kinds_.empty() && records_.size() >= kFewTensors ? kRecentKinds * sizeof(recent_kinds_[0]) : 0);
 }
 
 std::size_t TensorTable::bytes_to_finish() const {
