@@ -59,9 +59,9 @@ def page(path: Path, model: torch.nn.Module) -> None:
 def save_sharded(path: Path, model: torch.nn.Module) -> None:
     """Two shards save a table and the model; three load the table. A job has one process per shard; here the shards take turns, so they need `run`."""
 
-    def make_table(shard: int, shard_num: int) -> torch.ScriptObject:
+    def make_table(shard: int, shard_num: int) -> weightstore.HashTable:
         buckets = 65536 * shard // shard_num, 65536 * (shard + 1) // shard_num
-        return torch.classes.store.HashTable("user", [16], torch.float32, *buckets, 65536, 4096, [])
+        return weightstore.HashTable("user", [16], torch.float32, *buckets)
 
     ids = torch.arange(10_000) * 7919
     for shard in (1, 0):  # shard 0 completes the checkpoint, so it comes last

@@ -69,6 +69,16 @@ TASKS: dict[str, tuple[str, tuple[Goal, ...]]] = {
         (Goal("of inserting and copying", speedup("insert and copy"), at_least=0.5), _MEMORY),
     ),
     "insert": ("fill a table in batches of 64k", ()),  # nothing to compare with in the same run
+    "insert-calls": (
+        "1000 calls that insert 4096 rows, and 1000 that insert none",
+        (
+            Goal(
+                "of the time of a call with 4096 rows is the call itself",
+                lambda s: s["no rows"]["seconds"] / s["4096 rows"]["seconds"],
+                at_most=0.1,
+            ),
+        ),
+    ),
     "lookup": (
         "look up batches of 64k into a reused output",
         (Goal("of torch.index_select", speedup("torch.index_select"), at_least=0.5),),
@@ -116,12 +126,13 @@ def measure(task: str, directory: Path, rows: int, repeats: int, patience: float
 def show(task: str, samples: Samples) -> None:
     title, goals = TASKS[task]
     print(f"\n{task}: {title}")
-    unit = "M rows/s" if task in ("insert", "lookup") else "GB/s"
-    scale = 1e6 if unit == "M rows/s" else 1e9
+    units = {"insert": "M rows/s", "lookup": "M rows/s", "insert-calls": "M calls/s"}
+    unit = units.get(task, "GB/s")
+    scale = 1e9 if unit == "GB/s" else 1e6
     for who, each in sorted(samples.items(), key=lambda item: item[1]["seconds"]):
         speed = each["amount"] / each["seconds"] / scale
         print(
-            f"  {who:<30} {each['seconds'] * 1e3:9.1f} ms {speed:8.2f} {unit:<8} {each['extra_bytes'] / 1e6:8.0f} MB extra"
+            f"  {who:<30} {each['seconds'] * 1e3:9.1f} ms {speed:8.2f} {unit:<9} {each['extra_bytes'] / 1e6:8.0f} MB extra"
         )
     for goal in goals:
         print(f"  {goal.verdict(samples)}", flush=True)

@@ -24,6 +24,7 @@ import weightstore.torch  # registers torch.classes.store
 
 THREADS = max(2, os.cpu_count() or 2)
 BATCH = 64 << 10
+CALLS = 1000
 DIM = 16
 SLOTS = ("exp_avg", "exp_avg_sq")
 ROW_BYTES = 8 + 4 * DIM * (1 + len(SLOTS))
@@ -196,6 +197,27 @@ def best_pass(rows: int, step: Callable[[int], None]) -> Sample:
     return sample(best, rows // BATCH * BATCH)
 
 
+def insert_calls(kind: Callable[..., Any], batch: int) -> Callable[[Path, int], Sample]:
+    """Seconds of CALLS inserts of `batch` rows that the table has already, in the best of several passes."""
+
+    def run(_: Path, rows: int) -> Sample:
+        table = kind("user", [DIM], torch.float32)
+        ids, values = table_ids(batch), torch.randn(batch, DIM)
+        best = float("inf")
+        for _ in range(20):
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                table.insert(ids, values)
+            best = min(best, time.perf_counter() - start)
+        return sample(best, CALLS)
+
+    return run
+
+
+def scripted_table(*arguments: Any) -> Any:
+    return torch.classes.store.HashTable(*arguments)
+
+
 def table_lookup(_: Path, rows: int) -> Sample:
     table = torch.classes.store.HashTable("user", [DIM], torch.float32)
     ids = table_ids(rows)
@@ -258,6 +280,12 @@ WORK: dict[str, dict[str, Callable[[Path, int], Sample]]] = {
     "sparse-save": {"weightstore": sparse_save, "parallel pwrite": parallel_pwrite},
     "sparse-load": {"weightstore": sparse_load, "insert and copy": insert_and_copy},
     "insert": {"weightstore": table_insert},
+    "insert-calls": {
+        "4096 rows": insert_calls(weightstore.HashTable, 4096),
+        "no rows": insert_calls(weightstore.HashTable, 0),
+        "torch.classes.store, 4096 rows": insert_calls(scripted_table, 4096),
+        "torch.classes.store, no rows": insert_calls(scripted_table, 0),
+    },
     "lookup": {"weightstore": table_lookup, "torch.index_select": index_select},
     "one-of-eight": {"weightstore": one_of_eight},
     "async-dense": {"weightstore": async_dense, "memcpy": copy_dense},

@@ -12,6 +12,7 @@ namespace {
 
 using weightstore::torch_bridge::BlockHolder;
 using weightstore::torch_bridge::CheckpointReader;
+using weightstore::torch_bridge::guarded;
 using weightstore::torch_bridge::HashTable;
 using weightstore::torch_bridge::HashTableSnapshot;
 using weightstore::torch_bridge::LoaderHolder;
@@ -19,49 +20,72 @@ using weightstore::torch_bridge::SaverHolder;
 using weightstore::torch_bridge::TableDict;
 using weightstore::torch_bridge::TensorDict;
 
+// A method for torch, whose errors last_error() tells.
+template <class Result, class Class, class... Arguments>
+auto remembering(Result (Class::*method)(Arguments...)) {
+  return [method](const c10::intrusive_ptr<Class>& self, std::decay_t<Arguments>... arguments) -> Result {
+    return guarded([&]() -> Result { return ((*self).*method)(std::move(arguments)...); });
+  };
+}
+template <class Result, class Class, class... Arguments>
+auto remembering(Result (Class::*method)(Arguments...) const) {
+  return [method](const c10::intrusive_ptr<Class>& self, std::decay_t<Arguments>... arguments) -> Result {
+    return guarded([&]() -> Result { return ((*self).*method)(std::move(arguments)...); });
+  };
+}
+
+c10::intrusive_ptr<HashTable> new_hash_table(std::string name, std::vector<std::int64_t> shape, std::int64_t dtype,
+                                             std::int64_t slice_begin, std::int64_t slice_end, std::int64_t slice_size,
+                                             std::int64_t page_rows, std::vector<std::string> children) {
+  return guarded([&] {
+    return c10::make_intrusive<HashTable>(std::move(name), std::move(shape), dtype, slice_begin, slice_end, slice_size,
+                                          page_rows, std::move(children));
+  });
+}
+
 void register_hash_table(torch::Library& m) {
   m.class_<HashTableSnapshot>("HashTableSnapshot")
-      .def("size", &HashTableSnapshot::size)
-      .def("epoch", &HashTableSnapshot::epoch)
-      .def("ids", &HashTableSnapshot::ids, "", {torch::arg("child") = 0})
-      .def("slot", &HashTableSnapshot::slot, "", {torch::arg("name"), torch::arg("child") = 0});
+      .def("size", remembering(&HashTableSnapshot::size))
+      .def("epoch", remembering(&HashTableSnapshot::epoch))
+      .def("ids", remembering(&HashTableSnapshot::ids), "", {torch::arg("child") = 0})
+      .def("slot", remembering(&HashTableSnapshot::slot), "", {torch::arg("name"), torch::arg("child") = 0});
 
   m.class_<HashTable>("HashTable")
-      .def(torch::init<std::string, std::vector<std::int64_t>, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                       std::int64_t, std::vector<std::string>>(),
-           "",
+      .def(torch::init(&new_hash_table), "",
            {torch::arg("name"), torch::arg("shape"), torch::arg("dtype"), torch::arg("slice_begin") = 0,
             torch::arg("slice_end") = 65536, torch::arg("slice_size") = 65536, torch::arg("page_rows") = 4096,
             torch::arg("children") = std::vector<std::string>()})
-      .def("add_slot", &HashTable::add_slot, "",
+      .def("add_slot", remembering(&HashTable::add_slot), "",
            {torch::arg("name"), torch::arg("shape"), torch::arg("dtype"), torch::arg("fill") = 0.0})
-      .def("set_initializer", &HashTable::set_initializer, "",
+      .def("set_initializer", remembering(&HashTable::set_initializer), "",
            {torch::arg("kind"), torch::arg("a") = 0.0, torch::arg("b") = 0.0, torch::arg("seed") = 0})
-      .def("lookup", &HashTable::lookup, "", {torch::arg("ids"), torch::arg("insert")})
-      .def("lookup_out", &HashTable::lookup_out, "", {torch::arg("ids"), torch::arg("insert"), torch::arg("out")})
-      .def("insert", &HashTable::insert, "", {torch::arg("ids"), torch::arg("embeddings")})
-      .def("erase", &HashTable::erase, "", {torch::arg("ids")})
-      .def("contains", &HashTable::contains, "", {torch::arg("ids")})
-      .def("read_slot", &HashTable::read_slot, "", {torch::arg("name"), torch::arg("ids")})
-      .def("write_slot", &HashTable::write_slot, "", {torch::arg("name"), torch::arg("ids"), torch::arg("values")})
-      .def("read_slot_rows", &HashTable::read_slot_rows, "", {torch::arg("name"), torch::arg("rows")})
-      .def("write_slot_rows", &HashTable::write_slot_rows, "",
+      .def("lookup", remembering(&HashTable::lookup), "", {torch::arg("ids"), torch::arg("insert")})
+      .def("lookup_out", remembering(&HashTable::lookup_out), "",
+           {torch::arg("ids"), torch::arg("insert"), torch::arg("out")})
+      .def("insert", remembering(&HashTable::insert), "", {torch::arg("ids"), torch::arg("embeddings")})
+      .def("erase", remembering(&HashTable::erase), "", {torch::arg("ids")})
+      .def("contains", remembering(&HashTable::contains), "", {torch::arg("ids")})
+      .def("read_slot", remembering(&HashTable::read_slot), "", {torch::arg("name"), torch::arg("ids")})
+      .def("write_slot", remembering(&HashTable::write_slot), "",
+           {torch::arg("name"), torch::arg("ids"), torch::arg("values")})
+      .def("read_slot_rows", remembering(&HashTable::read_slot_rows), "", {torch::arg("name"), torch::arg("rows")})
+      .def("write_slot_rows", remembering(&HashTable::write_slot_rows), "",
            {torch::arg("name"), torch::arg("rows"), torch::arg("values")})
-      .def("coalesced_ids", &HashTable::coalesced_ids, "", {torch::arg("child"), torch::arg("ids")})
-      .def("ids", &HashTable::ids)
-      .def("size", &HashTable::size)
-      .def("clear", &HashTable::clear)
-      .def("reserve", &HashTable::reserve, "", {torch::arg("rows")})
-      .def("touch", &HashTable::touch, "", {torch::arg("ids"), torch::arg("step")})
-      .def("evict_older", &HashTable::evict_older, "", {torch::arg("step")})
-      .def("evict_rarer", &HashTable::evict_rarer, "", {torch::arg("count")})
-      .def("epoch", &HashTable::epoch)
-      .def("changed_since", &HashTable::changed_since, "", {torch::arg("epoch")})
-      .def("snapshot", &HashTable::snapshot)
-      .def("name", &HashTable::name)
-      .def("children", &HashTable::children)
-      .def("slot_names", &HashTable::slot_names)
-      .def("slice", &HashTable::slice)
+      .def("coalesced_ids", remembering(&HashTable::coalesced_ids), "", {torch::arg("child"), torch::arg("ids")})
+      .def("ids", remembering(&HashTable::ids))
+      .def("size", remembering(&HashTable::size))
+      .def("clear", remembering(&HashTable::clear))
+      .def("reserve", remembering(&HashTable::reserve), "", {torch::arg("rows")})
+      .def("touch", remembering(&HashTable::touch), "", {torch::arg("ids"), torch::arg("step")})
+      .def("evict_older", remembering(&HashTable::evict_older), "", {torch::arg("step")})
+      .def("evict_rarer", remembering(&HashTable::evict_rarer), "", {torch::arg("count")})
+      .def("epoch", remembering(&HashTable::epoch))
+      .def("changed_since", remembering(&HashTable::changed_since), "", {torch::arg("epoch")})
+      .def("snapshot", remembering(&HashTable::snapshot))
+      .def("name", remembering(&HashTable::name))
+      .def("children", remembering(&HashTable::children))
+      .def("slot_names", remembering(&HashTable::slot_names))
+      .def("slice", remembering(&HashTable::slice))
       .def_readonly("hashtable_tag", &HashTable::hashtable_tag);
 }
 

@@ -41,6 +41,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from ._checkpoints.hash_table import HashTable, HashTableSnapshot
     from ._checkpoints.loader import Loader
     from ._checkpoints.reader import CheckpointReader
     from ._checkpoints.saver import Saver, split_sparse_dense_state_dict
@@ -122,6 +123,7 @@ _LAZY_NAMES = {
     "_modules.apply.result": "AdapterError ApplyError ApplyResult DTypeMismatch LoadError MissingTensor ShapeMismatch",
     "_modules.filter": "PathFilter",
     "_modules.gguf_adapter": "GgufToHuggingFaceAdapter",
+    "_checkpoints.hash_table": "HashTable HashTableSnapshot",
     "_checkpoints.loader": "Loader",
     "_checkpoints.reader": "CheckpointReader",
     "_modules.module_tensors": "apply collect",
@@ -147,7 +149,6 @@ _ELSEWHERE = {
     **dict.fromkeys(("load", "load_file", "save", "save_file"), _VERBS),
     **dict.fromkeys(("load_model", "save_model"), _IN_TORCH),
     **dict.fromkeys(("serialize", "deserialize", "serialize_file"), "; weightstore.compat has it"),
-    "HashTable": "; import weightstore.torch, then use torch.classes.store.HashTable",
     "WriteBlock": "; import weightstore.torch, then use torch.classes.store.WriteBlock",
 }
 
@@ -189,6 +190,8 @@ __all__ = [
     "GgufToHuggingFaceAdapter",
     "GgufValue",
     "HalfPrecisionAdapter",
+    "HashTable",
+    "HashTableSnapshot",
     "InvalidArgument",
     "KeyRemapper",
     "LayerPager",

@@ -85,20 +85,19 @@ struct LeftOut {
 // Tensors are numbered in the order of their data. A format's reader builds the table. Afterwards the table does not
 // change, so any number of threads may use it.
 //
-// Opening a file with a million tensors is cheap: the table takes about 80 bytes per tensor besides the text of the
-// header, makes no allocation per tensor, and refers to names in that text instead of copying them. Each call of
-// operator[] makes a new TensorInfo.
+// A million tensors are cheap: each takes its name and about 26 bytes, and no allocation of its own. What many tensors
+// have in common (type, shape, source) is stored once. Each call of operator[] makes a new TensorInfo.
 class TensorTable {
  public:
   std::size_t size() const { return records_.size(); }
 
   TensorInfo operator[](std::size_t i) const;
   std::string_view name(std::size_t i) const;
-  DType dtype(std::size_t i) const { return records_[i].dtype; }
+  DType dtype(std::size_t i) const { return kind_of(i).dtype; }
   Shape shape(std::size_t i) const;
-  std::uint32_t source_of(std::size_t i) const { return records_[i].source; }
+  std::uint32_t source_of(std::size_t i) const { return kind_of(i).source; }
   std::uint64_t begin(std::size_t i) const { return records_[i].begin; }
-  std::uint64_t nbytes(std::size_t i) const { return records_[i].end - records_[i].begin; }
+  std::uint64_t nbytes(std::size_t i) const { return kind_of(i).nbytes; }
 
   std::optional<std::size_t> find(std::string_view name) const;
   // As find(), but throws Error(kUnsupported) with the reason for a name in left_out(), and Error(kNotFound) for any
@@ -140,9 +139,9 @@ class TensorTable {
     std::optional<std::uint64_t> param_id;
     std::shared_ptr<const QuantScheme> quant;
   };
-  // Keeps the text of the header. add() then does not copy names that point into this text. Call this before the first
-  // add().
-  void keep_text(std::shared_ptr<const char[]> text, std::size_t size);
+  // Makes room for the tensors of a header of this many bytes, so that add() need not grow the table. Memory that is
+  // not needed is never touched.
+  void expect_header(std::size_t bytes);
   std::uint32_t add_source(std::shared_ptr<const ByteSource> source);
   // Makes room for this many tensors, so that add() does not grow the memory by doubling.
   void reserve(std::size_t tensors) { records_.reserve(tensors); }
@@ -167,40 +166,41 @@ class TensorTable {
  private:
   struct Record {
     std::uint64_t begin;
-    std::uint64_t end;
-    std::uint64_t param_id;
-    std::uint32_t name_offset;  // into text_, or behind its end into names_
-    std::uint32_t name_length;
+    std::uint32_t name;  // offset into names_
+    std::uint32_t kind;  // index of kinds_
+  };
+
+  // What tensors can have in common.
+  struct Kind {
+    std::uint64_t nbytes;
     std::uint32_t shape_offset;  // into shapes_: `rank` dimensions as LEB128
     std::uint32_t rank;
     std::uint32_t source;
     std::uint32_t quant;  // into quants_
     DType dtype;
-    bool has_param_id;
   };
 
-  // An entry of the lookup. The tag is the half of the hash that does not choose the position in the lookup. Two names
-  // with different tags differ, so most comparisons need not look at the names.
-  struct Cell {
-    std::uint32_t tag = 0;
-    std::uint32_t tensor = kFree;
-  };
-  static constexpr std::uint32_t kFree = 0xFFFFFFFF;
-
+  const Kind& kind_of(std::size_t i) const { return kinds_[records_[i].kind]; }
   std::string_view name(const Record& record) const;
-  // Finds a name in text_, or appends it to names_. Returns its Record::name_offset.
-  std::uint32_t place(std::string_view name);
+  std::optional<std::uint64_t> param_id(const Record& record) const;
+  std::uint32_t add_name(const Row& tensor);
+  std::uint32_t add_kind(const Row& tensor);
+  bool is_of_kind(const Row& tensor, std::uint32_t quant, const Kind& kind) const;
   // The position of the name in the lookup, or the free position where it belongs.
   std::size_t cell_of(std::string_view name, std::uint64_t hash) const;
   void build_lookup();
 
   std::vector<Record> records_;
-  std::shared_ptr<const char[]> text_;  // the text of the header
-  std::size_t text_size_ = 0;
-  std::string names_;  // names that are not in text_, such as unescaped ones
+  std::vector<char> names_;  // of all tensors; tensor_table.cc describes an entry
+  std::vector<Kind> kinds_;
   std::vector<std::uint8_t> shapes_;
   std::vector<std::shared_ptr<const QuantScheme>> quants_;
-  std::vector<Cell> cells_;  // open addressing
+  std::vector<std::uint32_t> recent_kinds_;  // until finish(): numbers of kinds by a hash of them, or kNone
+  // The lookup by name: open addressing. A cell is the number of a tensor, with a part of the hash of its name in the
+  // upper bits: two names with different parts differ, so most comparisons need not look at the names. Or it is kNone.
+  std::vector<std::uint32_t> cells_;
+  unsigned number_bits_ = 0;  // of a cell
+  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
   std::uint64_t hash_seed_ = 0;
   TextMap metadata_;
   bool has_metadata_ = false;

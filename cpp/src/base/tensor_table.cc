@@ -1,11 +1,16 @@
-// Records are fixed-size; names stay in the header's text, and shapes live in an arena. Dimensions are stored as LEB128
-// because a dimension then takes no more room than its digits in the header, so that a header of nothing but dimensions
-// cannot blow us up.
+// Records have a fixed size. Names and shapes are in two arenas.
+//
+// An entry of the arena of names is a LEB128 number, then the param id if there is one (8 bytes), then the name. The
+// number is twice the length of the name, plus 1 if there is a param id.
+//
+// Dimensions are stored as LEB128, because a dimension then takes no more room than its digits in a header: a header of
+// nothing but dimensions cannot make the table larger than itself.
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -21,18 +26,23 @@ namespace {
 
 constexpr std::uint64_t kMaxArena = std::numeric_limits<std::uint32_t>::max();
 
-void append_leb128(std::vector<std::uint8_t>& out, std::uint64_t n) {
-  while (n >= 0x80) {
-    out.push_back(static_cast<std::uint8_t>(n | 0x80));
-    n >>= 7;
-  }
-  out.push_back(static_cast<std::uint8_t>(n));
+constexpr std::size_t kMaxLeb128 = 10;
+constexpr std::size_t kRecentKinds = 256;  // by the upper eight bits of a hash
+constexpr std::size_t kFewTensors = 64;    // for which only the last kind is recent: a tiny file has no room for more
+constexpr std::size_t kMaxSharedRank = 16;
+
+// Byte is char or unsigned char.
+template <class Byte>
+void append_leb128(std::vector<Byte>& out, std::uint64_t n) {
+  for (; n >= 0x80; n >>= 7) out.push_back(static_cast<Byte>(n | 0x80));
+  out.push_back(static_cast<Byte>(n));
 }
 
-std::uint64_t read_leb128(const std::uint8_t*& p) {
+template <class Byte>
+std::uint64_t read_leb128(const Byte*& p) {
   std::uint64_t n = 0;
   for (unsigned shift = 0;; shift += 7) {
-    const std::uint8_t byte = *p++;
+    const auto byte = static_cast<unsigned char>(*p++);
     n |= std::uint64_t{byte & 0x7Fu} << shift;
     if ((byte & 0x80) == 0) return n;
   }
@@ -80,38 +90,48 @@ std::optional<std::uint64_t> contiguous_bytes(DType dtype, std::span<const std::
 }
 
 std::string_view TensorTable::name(const Record& record) const {
-  const char* begin = record.name_offset < text_size_ ? text_.get() + record.name_offset
-                                                      : names_.data() + (record.name_offset - text_size_);
-  return {begin, record.name_length};
+  const char* p = names_.data() + record.name;
+  const std::uint64_t number = read_leb128(p);
+  return {p + ((number & 1) != 0 ? sizeof(std::uint64_t) : 0), static_cast<std::size_t>(number >> 1)};
+}
+
+std::optional<std::uint64_t> TensorTable::param_id(const Record& record) const {
+  const char* p = names_.data() + record.name;
+  if ((read_leb128(p) & 1) == 0) return std::nullopt;
+  std::uint64_t id;
+  std::memcpy(&id, p, sizeof(id));
+  return id;
 }
 
 std::string_view TensorTable::name(std::size_t i) const { return name(records_[i]); }
 
 Shape TensorTable::shape(std::size_t i) const {
-  const Record& record = records_[i];
-  Shape shape(record.rank);
-  const std::uint8_t* p = shapes_.data() + record.shape_offset;
+  const Kind& kind = kind_of(i);
+  Shape shape(kind.rank);
+  const std::uint8_t* p = shapes_.data() + kind.shape_offset;
   for (std::uint64_t& dimension : shape) dimension = read_leb128(p);
   return shape;
 }
 
 TensorInfo TensorTable::operator[](std::size_t i) const {
   const Record& record = records_[i];
+  const Kind& kind = kind_of(i);
   TensorInfo info;
   info.name = name(record);
-  info.dtype = record.dtype;
+  info.dtype = kind.dtype;
   info.shape = shape(i);
-  info.source = record.source;
+  info.source = kind.source;
   info.begin = record.begin;
-  info.end = record.end;
-  if (record.has_param_id) info.param_id = record.param_id;
-  if (record.dtype == DType::kQFloat) info.quant = quants_[record.quant];
+  info.end = record.begin + kind.nbytes;
+  info.param_id = param_id(record);
+  if (kind.dtype == DType::kQFloat) info.quant = quants_[kind.quant];
   return info;
 }
 
-void TensorTable::keep_text(std::shared_ptr<const char[]> text, std::size_t size) {
-  text_ = std::move(text);
-  text_size_ = size;
+void TensorTable::expect_header(std::size_t bytes) {
+  constexpr std::size_t kUsualBytes = 100;  // of the header for one tensor
+  records_.reserve(bytes / kUsualBytes);
+  names_.reserve(bytes);  // in which the names are
 }
 
 std::uint32_t TensorTable::add_source(std::shared_ptr<const ByteSource> source) {
@@ -119,68 +139,91 @@ std::uint32_t TensorTable::add_source(std::shared_ptr<const ByteSource> source) 
   return static_cast<std::uint32_t>(sources_.size() - 1);
 }
 
-std::uint32_t TensorTable::place(std::string_view name) {
-  // As numbers, because pointers into different objects have no order.
-  const auto begin = reinterpret_cast<std::uintptr_t>(text_.get());
-  const auto at = reinterpret_cast<std::uintptr_t>(name.data());
-  if (at >= begin && at - begin < text_size_) return static_cast<std::uint32_t>(at - begin);
-  const std::size_t offset = text_size_ + names_.size();
-  names_ += name;
-  return static_cast<std::uint32_t>(offset);
+std::uint32_t TensorTable::add_name(const Row& tensor) {
+  const auto offset = static_cast<std::uint32_t>(names_.size());
+  append_leb128(names_, 2 * std::uint64_t{tensor.name.size()} + (tensor.param_id ? 1 : 0));
+  if (tensor.param_id) {
+    const auto* id = reinterpret_cast<const char*>(&*tensor.param_id);
+    names_.insert(names_.end(), id, id + sizeof(*tensor.param_id));
+  }
+  names_.insert(names_.end(), tensor.name.begin(), tensor.name.end());
+  return offset;
 }
 
-void TensorTable::add(const Row& tensor) {
-  if (text_size_ + names_.size() + tensor.name.size() > kMaxArena ||
-      shapes_.size() + 10 * tensor.shape.size() > kMaxArena || records_.size() >= kMaxArena / 4) {
-    throw Error(ErrorCode::kLimit, "more tensors than one table can hold").in_tensor(tensor.name);
+bool TensorTable::is_of_kind(const Row& tensor, std::uint32_t quant, const Kind& kind) const {
+  if (kind.nbytes != tensor.end - tensor.begin || kind.dtype != tensor.dtype || kind.source != tensor.source ||
+      kind.quant != quant || kind.rank != tensor.shape.size()) {
+    return false;
   }
-  // A tensor usually takes a hundred bytes of header. Pages that are not needed are never touched.
-  if (records_.empty() && records_.capacity() == 0) records_.reserve(text_size_ / 100);
-  Record record;
-  record.begin = tensor.begin;
-  record.end = tensor.end;
-  record.param_id = tensor.param_id.value_or(0);
-  record.name_offset = place(tensor.name);
-  record.name_length = static_cast<std::uint32_t>(tensor.name.size());
-  record.shape_offset = static_cast<std::uint32_t>(shapes_.size());
-  record.rank = static_cast<std::uint32_t>(tensor.shape.size());
-  record.source = tensor.source;
-  record.quant = 0;
-  record.dtype = tensor.dtype;
-  record.has_param_id = tensor.param_id.has_value();
-  for (const std::uint64_t dimension : tensor.shape) append_leb128(shapes_, dimension);
+  const std::uint8_t* p = shapes_.data() + kind.shape_offset;
+  return std::all_of(tensor.shape.begin(), tensor.shape.end(),
+                     [&](std::uint64_t dimension) { return read_leb128(p) == dimension; });
+}
+
+// Finds the kind if one of the last tensors had it. To find it among all of them would take a lookup by hash, and
+// little is lost if a kind is stored again. Tensors of many dimensions share no kind: going over a long shape takes
+// time, and a small .pt file can have one shape in very many tensors. The memory that each of them takes is charged to
+// the budget of the reader, and ends that.
+std::uint32_t TensorTable::add_kind(const Row& tensor) {
+  std::uint32_t quant = 0;
   if (tensor.dtype == DType::kQFloat) {
     // Most tensors of a file are quantized alike.
     if (quants_.empty() || !(*quants_.back() == *tensor.quant)) quants_.push_back(tensor.quant);
-    record.quant = static_cast<std::uint32_t>(quants_.size() - 1);
+    quant = static_cast<std::uint32_t>(quants_.size() - 1);
   }
-  records_.push_back(record);
+  const auto added = static_cast<std::uint32_t>(kinds_.size());
+  if (records_.size() < kFewTensors) {
+    if (added > 0 && tensor.shape.size() <= kMaxSharedRank && is_of_kind(tensor, quant, kinds_.back()))
+      return added - 1;
+  } else if (tensor.shape.size() <= kMaxSharedRank) {
+    if (recent_kinds_.empty()) recent_kinds_.assign(kRecentKinds, kNone);
+    constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15u;
+    std::uint64_t hash = (tensor.source + (std::uint64_t{static_cast<std::uint8_t>(tensor.dtype)} << 32)) * kOdd;
+    for (const std::uint64_t dimension : tensor.shape) hash = (hash ^ dimension) * kOdd;
+    std::uint32_t& recent = recent_kinds_[hash >> 56];
+    if (recent != kNone && is_of_kind(tensor, quant, kinds_[recent])) return recent;
+    recent = added;
+  }
+  kinds_.push_back({tensor.end - tensor.begin, static_cast<std::uint32_t>(shapes_.size()),
+                    static_cast<std::uint32_t>(tensor.shape.size()), tensor.source, quant, tensor.dtype});
+  for (const std::uint64_t dimension : tensor.shape) append_leb128(shapes_, dimension);
+  return added;
+}
+
+void TensorTable::add(const Row& tensor) {
+  if (names_.size() + kMaxLeb128 + sizeof(std::uint64_t) + tensor.name.size() > kMaxArena ||
+      shapes_.size() + kMaxLeb128 * tensor.shape.size() > kMaxArena || records_.size() >= kMaxArena / 4) {
+    throw Error(ErrorCode::kLimit, "more tensors than one table can hold").in_tensor(tensor.name);
+  }
+  const std::uint32_t kind = add_kind(tensor);
+  records_.push_back({tensor.begin, add_name(tensor), kind});
 }
 
 std::size_t TensorTable::memory_bytes() const {
-  return records_.capacity() * sizeof(Record) + names_.capacity() + shapes_.capacity() +
-         cells_.capacity() * sizeof(Cell);
+  return records_.capacity() * sizeof(Record) + names_.capacity() + kinds_.capacity() * sizeof(Kind) +
+         shapes_.capacity() + recent_kinds_.capacity() * sizeof(recent_kinds_[0]) +
+         cells_.capacity() * sizeof(cells_[0]);
 }
 
 std::size_t TensorTable::bytes_to_add(const Row& tensor) const {
-  // An array that grows doubles, beside the one it grows out of.
-  std::size_t bytes = 0;
-  if (records_.size() == records_.capacity()) bytes += std::max<std::size_t>(1, 2 * records_.size()) * sizeof(Record);
-  const std::size_t names = names_.size() + tensor.name.size();
-  if (names > names_.capacity()) bytes += std::max(2 * names_.capacity(), names);
-  std::size_t shapes = shapes_.size();
-  for (const std::uint64_t dimension : tensor.shape) shapes += leb128_bytes(dimension);
-  if (shapes > shapes_.capacity()) {
-    // Byte by byte, so that it may double more than once.
-    std::size_t grown = std::max<std::size_t>(1, shapes_.capacity());
-    while (grown < shapes) grown *= 2;
-    bytes += grown + (grown / 2 > shapes_.capacity() ? grown / 2 : 0);
-  }
-  return bytes;
+  // An array that grows doubles, beside the one it grows out of. Several elements may make it double more than once.
+  const auto growth = [](const auto& array, std::size_t more) {
+    const std::size_t needed = array.size() + more;
+    if (needed <= array.capacity()) return std::size_t{0};
+    std::size_t grown = std::max<std::size_t>(1, array.capacity());
+    while (grown < needed) grown *= 2;
+    const std::size_t before = grown / 2 > array.capacity() ? grown / 2 : 0;
+    return (grown + before) * sizeof(array[0]);
+  };
+  std::size_t shape = 0;
+  for (const std::uint64_t dimension : tensor.shape) shape += leb128_bytes(dimension);
+  const std::size_t name = kMaxLeb128 + sizeof(std::uint64_t) + tensor.name.size();
+  return growth(records_, 1) + growth(names_, name) + growth(kinds_, 1) + growth(shapes_, shape) +
+         (recent_kinds_.empty() && records_.size() >= kFewTensors ? kRecentKinds * sizeof(recent_kinds_[0]) : 0);
 }
 
 std::size_t TensorTable::bytes_to_finish() const {
-  return cell_count(records_.size()) * sizeof(Cell) + records_.size() / 2 * sizeof(Record);  // for sorting
+  return cell_count(records_.size()) * sizeof(cells_[0]) + records_.size() / 2 * sizeof(Record);  // for sorting
 }
 
 void TensorTable::append(const TensorTable& other) {
@@ -200,18 +243,20 @@ void TensorTable::set_metadata(TextMap metadata) {
 
 std::size_t TensorTable::cell_of(std::string_view wanted, std::uint64_t hash) const {
   const std::size_t mask = cells_.size() - 1;
+  const std::uint32_t numbers = (std::uint32_t{1} << number_bits_) - 1;
   const auto tag = static_cast<std::uint32_t>(hash >> 32);
   for (std::size_t cell = hash & mask;; cell = (cell + 1) & mask) {
-    if (cells_[cell].tensor == kFree) return cell;
-    if (cells_[cell].tag == tag && name(cells_[cell].tensor) == wanted) return cell;
+    const std::uint32_t found = cells_[cell];
+    if (found == kNone) return cell;
+    if (((found ^ tag) & ~numbers) == 0 && name(found & numbers) == wanted) return cell;
   }
 }
 
 std::optional<std::size_t> TensorTable::find(std::string_view wanted) const {
   if (cells_.empty()) return std::nullopt;
-  const Cell& cell = cells_[cell_of(wanted, hash_name(wanted, hash_seed_))];
-  if (cell.tensor == kFree) return std::nullopt;
-  return cell.tensor;
+  const std::uint32_t found = cells_[cell_of(wanted, hash_name(wanted, hash_seed_))];
+  if (found == kNone) return std::nullopt;
+  return found & ((std::uint32_t{1} << number_bits_) - 1);
 }
 
 std::size_t TensorTable::at(std::string_view wanted) const {
@@ -244,13 +289,16 @@ std::size_t TensorTable::at(std::string_view wanted) const {
 }
 
 void TensorTable::finish() {
-  const auto before = [](const Record& a, const Record& b) {
-    if (a.source != b.source) return a.source < b.source;
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  const auto before = [this](const Record& a, const Record& b) {
+    const Kind& of_a = kinds_[a.kind];
+    const Kind& of_b = kinds_[b.kind];
+    if (of_a.source != of_b.source) return of_a.source < of_b.source;
+    return a.begin != b.begin ? a.begin < b.begin : of_a.nbytes < of_b.nbytes;
   };
   if (!std::is_sorted(records_.begin(), records_.end(), before)) {
     std::stable_sort(records_.begin(), records_.end(), before);
   }
+  recent_kinds_ = std::vector<std::uint32_t>();
   build_lookup();
 }
 
@@ -259,7 +307,10 @@ void TensorTable::build_lookup() {
   hash_seed_ = reinterpret_cast<std::uintptr_t>(records_.data()) * 0x9E3779B97F4A7C15u ^
                static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   const std::size_t capacity = cell_count(records_.size());
-  cells_.assign(capacity, {});
+  cells_.assign(capacity, kNone);
+  // So many bits that no number has all of them set: a cell with a tensor is never kNone.
+  number_bits_ = static_cast<unsigned>(std::bit_width(records_.size()));
+  const std::uint32_t numbers = (std::uint32_t{1} << number_bits_) - 1;
   // Each cell is a cache miss; asking for a batch of them before the first is needed lets the misses overlap.
   std::array<std::uint64_t, 32> hashes;
   for (std::size_t first = 0; first < records_.size(); first += hashes.size()) {
@@ -270,9 +321,9 @@ void TensorTable::build_lookup() {
     }
     for (std::size_t k = 0; k < count; ++k) {
       const std::size_t i = first + k;
-      Cell& cell = cells_[cell_of(name(i), hashes[k])];
-      if (cell.tensor != kFree) throw Error(ErrorCode::kCorrupt, "the name is given twice").in_tensor(name(i));
-      cell = {static_cast<std::uint32_t>(hashes[k] >> 32), static_cast<std::uint32_t>(i)};
+      std::uint32_t& cell = cells_[cell_of(name(i), hashes[k])];
+      if (cell != kNone) throw Error(ErrorCode::kCorrupt, "the name is given twice").in_tensor(name(i));
+      cell = (static_cast<std::uint32_t>(hashes[k] >> 32) & ~numbers) | static_cast<std::uint32_t>(i);
     }
   }
 }

@@ -83,26 +83,35 @@ std::optional<Names> shards_in(const Names& files) {
   return shards;
 }
 
-// What the names tell. The paths of the result are names.
-DirectoryModel model_in(const Names& all, SeveralIndexes several) {
+// The names for which `wanted` is true and which are no directories.
+template <class Wanted>
+Names files_among(const Names& names, const std::filesystem::path& directory, io::FileOps& ops, const Wanted& wanted) {
+  Names files;
+  for (const std::string& name : names) {
+    if (wanted(name) && !io::is_directory(directory / name, ops)) files.push_back(name);
+  }
+  return files;
+}
+
+// What the sorted names in a directory tell. The paths of the result are names.
+DirectoryModel model_in(const Names& all, const std::filesystem::path& directory, SeveralIndexes several,
+                        io::FileOps& ops) {
   Names names = all;
   std::erase_if(names, [](const std::string& name) { return name.starts_with('.'); });
-  Names indexes;
-  std::copy_if(names.begin(), names.end(), std::back_inserter(indexes),
-               [&](const std::string& name) { return is_index(names, name); });
+  Names indexes = files_among(names, directory, ops, [&](const std::string& name) { return is_index(names, name); });
   if (several == SeveralIndexes::kPreferPlain && contains(indexes, kPlainIndex)) indexes = {kPlainIndex};
   if (indexes.size() > 1) refuse_several(indexes, "indexes");
   if (indexes.size() == 1) return {indexes[0] == kRecisIndex ? Kind::kRecis : Kind::kFile, {indexes[0]}};
-  for (const std::string_view name : kUsualFiles) {
-    if (contains(names, name)) return {Kind::kFile, {name}};
+  for (const std::string_view usual : kUsualFiles) {
+    const Names found = files_among(names, directory, ops, [&](const std::string& name) { return name == usual; });
+    if (!found.empty()) return {Kind::kFile, {usual}};
   }
   for (const std::string& name : all) {
     if (attempt_of_name(name) || is_journal_name(name)) {
       refuse_missing("the checkpoint is not complete: a save began and has not ended, there is no index");
     }
   }
-  Names files;
-  std::copy_if(names.begin(), names.end(), std::back_inserter(files), has_ending_of_format);
+  const Names files = files_among(names, directory, ops, has_ending_of_format);
   if (files.size() == 1 && !set_of_shard(files[0])) return {Kind::kFile, {files[0]}};
   if (files.empty()) {
     refuse_missing("holds no checkpoint and no model: neither an index such as " + std::string(kPlainIndex) +
@@ -118,7 +127,7 @@ DirectoryModel model_in(const Names& all, SeveralIndexes several) {
 DirectoryModel find_model(const std::filesystem::path& directory, SeveralIndexes several, io::FileOps& ops) try {
   Names names = io::list_directory(directory, ops);
   std::sort(names.begin(), names.end());
-  DirectoryModel model = model_in(names, several);
+  DirectoryModel model = model_in(names, directory, several, ops);
   for (std::filesystem::path& path : model.paths) path = directory / path;
   return model;
 } catch (Error& error) {

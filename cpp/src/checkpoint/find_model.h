@@ -27,13 +27,14 @@ enum class SeveralIndexes : std::uint8_t {
   kPreferPlain,  // takes the index that Saver writes, if it is among them: a job loads what it saved beside others
 };
 
-// Looks at the names in `directory`, not into the files:
+// Looks at the names in `directory`, not into its files:
 //  1. One index: *.safetensors.index.json, *.bin.index.json, or that of RecIS.
 //  2. No index: model.safetensors or, if there is none, pytorch_model.bin.
 //  3. Neither: the only file that has the ending of a format, or the shards <name>-00001-of-00003.safetensors if there
 //     are no others.
-// Names that begin with a dot do not count. Throws Error with the directory and what is in it: kInvalidArgument for a
-// directory with several models, kIo for one without a model, with an incomplete checkpoint, or with a shard missing.
+// Names that begin with a dot and directories do not count. Throws Error with the directory and what is in it:
+// kInvalidArgument for a directory with several models, kIo for one without a model, with an incomplete checkpoint, or
+// with a shard missing.
 DirectoryModel find_model(const std::filesystem::path& directory, SeveralIndexes several, io::FileOps& ops);
 
 }  // namespace weightstore::checkpoint

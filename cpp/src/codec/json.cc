@@ -47,9 +47,9 @@ std::int64_t leading_exponent(std::string_view number) {
 
 }  // namespace
 
-void JsonCursor::fail_at(std::size_t offset, const std::string& what) const {
+void JsonCursor::fail_at(std::size_t at, const std::string& what) const {
   throw Error(ErrorCode::kCorrupt, "invalid JSON: " + what)
-      .at_offset(offset)
+      .at_offset(base_ + at)
       .known_as("invalid JSON in header: " + what);
 }
 

@@ -60,17 +60,28 @@ class JsonCursor {
     return true;
   }
   bool skip_uint(std::uint64_t& n);
-  // The text that was not read yet; and a way back to an earlier offset() at the same nesting depth.
+  // The text that was not read yet; and a way back to an earlier offset() in the same part of the text, at the same
+  // nesting depth.
   std::string_view rest() const { return text_.substr(at_); }
-  void back_to(std::size_t offset) { at_ = offset; }
+  void back_to(std::size_t offset) { at_ = offset - base_; }
 
   // Throws Error(kCorrupt) unless only white space is left.
   void expect_end();
 
-  std::size_t offset() const { return at_; }
+  // For a text that is in memory in parts. continue_in() goes on in `text`, which begins with rest(). A caller that
+  // finds an error at the end of a part goes back to a copy of the cursor, and continues from there in a longer text.
+  // An error that would not be there in a longer text leaves the cursor at_end_of_part().
+  void continue_in(std::string_view text) {
+    base_ += at_;
+    text_ = text;
+    at_ = 0;
+  }
+  bool at_end_of_part() const { return text_.size() - at_ < kLongestWord; }
+
+  // Of the next byte, in the whole text.
+  std::size_t offset() const { return base_ + at_; }
 
   [[noreturn]] void fail(const std::string& what) const { fail_at(at_, what); }
-  [[noreturn]] void fail_at(std::size_t offset, const std::string& what) const;
 
  private:
   void skip_space() {
@@ -85,6 +96,7 @@ class JsonCursor {
       fail_expected(what);
     ++at_;
   }
+  [[noreturn]] void fail_at(std::size_t at, const std::string& what) const;  // `at` in text_
   [[noreturn]] void fail_expected(const char* what) const;
   static std::string describe(char c);  // for messages
   void enter(char open, const char* what);
@@ -104,8 +116,11 @@ class JsonCursor {
   // `counts` past them.
   Value build_value(const std::uint32_t*& counts);
 
+  static constexpr std::size_t kLongestWord = 5;  // "false"
+
   std::string_view text_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0;    // in text_
+  std::size_t base_ = 0;  // where text_ begins in the whole text
   int depth_ = 0;
   bool first_ = false;  // true before the first element of the innermost open array or object
 };

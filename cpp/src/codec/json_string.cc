@@ -69,8 +69,9 @@ std::string_view JsonCursor::string_body(bool& escaped) {
     const std::size_t valid = valid_utf8_prefix(body);
     if (valid != body.size()) {
       throw Error(ErrorCode::kCorrupt, "invalid UTF-8: " + describe(body[valid]) + " inside a string")
-          .at_offset(begin + valid)
-          .known_as("invalid UTF-8 in header: invalid utf-8 sequence from index " + std::to_string(begin + valid));
+          .at_offset(base_ + begin + valid)
+          .known_as("invalid UTF-8 in header: invalid utf-8 sequence from index " +
+                    std::to_string(base_ + begin + valid));
     }
   }
   return body;

@@ -25,7 +25,7 @@ _BLOCK = "__torch__.torch.classes.store.WriteBlock"
 def path_text(path: str | bytes | os.PathLike[Any]) -> str:
     """The path as text in UTF-8, which is all that TorchScript takes. CheckpointReader has the same rule."""
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise _wrong("the path of a checkpoint", path, "a str or an os.PathLike")
+        raise wrong("the path of a checkpoint", path, "a str or an os.PathLike")
     text = os.fsdecode(path)
     try:
         check_local(text, "checkpoint")
@@ -60,14 +60,14 @@ def whole_number(argument: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise _wrong(argument, value, "an int") from None
+        raise wrong(argument, value, "an int") from None
 
 
 def seconds(argument: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise _wrong(argument, value, "a number of seconds") from None
+        raise wrong(argument, value, "a number of seconds") from None
     if not number >= 0:
         raise errors.make("invalid_argument", f"{argument} is {value}; it is a number of seconds", format="checkpoint")
     return number
@@ -75,20 +75,21 @@ def seconds(argument: str, value: Any) -> float:
 
 def check_callable(argument: str, value: Any) -> None:
     if not callable(value):
-        raise _wrong(argument, value, "something that can be called")
+        raise wrong(argument, value, "something that can be called")
 
 
 def tables_by_name(hashtables: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of the dictionary. The C++ side checks that the keys are the names of the tables."""
+    """The tables as torch.classes.store has them. The C++ side checks that the keys are the names of the tables."""
     if hashtables is None:
         return {}
     if not isinstance(hashtables, Mapping):
-        raise _wrong("hashtables", hashtables, "a dict of name to torch.classes.store.HashTable")
-    tables = dict(hashtables)
-    for name, table in tables.items():
+        raise wrong("hashtables", hashtables, "a dict of name to weightstore.HashTable")
+    tables = {}
+    for name, table in hashtables.items():
         _check_name("hashtables", name)
-        if not _is_table(table):
-            raise _wrong(f"hashtables[{name!r}]", table, "a torch.classes.store.HashTable")
+        tables[name] = getattr(table, "script_object", table)
+        if not is_table(tables[name]):
+            raise wrong(f"hashtables[{name!r}]", table, "a weightstore.HashTable or a torch.classes.store.HashTable")
     return tables
 
 
@@ -104,7 +105,7 @@ def tensors_by_name(
         if name in result:
             raise errors.make("invalid_argument", "is given twice", tensor=name, format="checkpoint")
         if not isinstance(tensor, torch.Tensor):
-            raise _wrong(f"tensors[{name!r}]", tensor, "a torch.Tensor; torch.tensor() makes one of a number")
+            raise wrong(f"tensors[{name!r}]", tensor, "a torch.Tensor; torch.tensor() makes one of a number")
         result[name] = tensor
     return result
 
@@ -117,30 +118,30 @@ def _pairs(tensors: Any) -> Iterable[tuple[Any, Any]]:
         return
     expected = "a dict of name to tensor, or (name, tensor) pairs"
     if isinstance(tensors, str) or not isinstance(tensors, Iterable):
-        raise _wrong("tensors", tensors, expected)
+        raise wrong("tensors", tensors, expected)
     import torch
 
     for number, pair in enumerate(tensors):
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             advice = "; a list of tensors alone has no names" if isinstance(pair, torch.Tensor) else ""
-            raise _wrong(f"item {number} of tensors", pair, expected + advice)
+            raise wrong(f"item {number} of tensors", pair, expected + advice)
         yield pair[0], pair[1]
 
 
 def chosen_blocks(returned: Any) -> list[Any]:
     """The result of a filter_func as a list, checked."""
     if not isinstance(returned, Iterable):
-        raise _wrong("what filter_func returned", returned, "the list of the blocks to save")
+        raise wrong("what filter_func returned", returned, "the list of the blocks to save")
     blocks = list(returned)
     for number, block in enumerate(blocks):
         if not _is_a(_BLOCK, block):
-            raise _wrong(f"item {number} of what filter_func returned", block, "one of the blocks it was given")
+            raise wrong(f"item {number} of what filter_func returned", block, "one of the blocks it was given")
     return blocks
 
 
 def _check_name(where: str, name: Any) -> None:
     if not isinstance(name, str):
-        raise _wrong(f"a name in {where}", name, "a str")
+        raise wrong(f"a name in {where}", name, "a str")
     if not _is_utf8(name):
         raise errors.make("invalid_argument", f"the name {name!r} in {where} is not UTF-8", format="checkpoint")
 
@@ -153,7 +154,8 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _is_table(value: Any) -> bool:
+def is_table(value: Any) -> bool:
+    """Whether this is a torch.classes.store.HashTable."""
     return _is_a(_TABLE, value)
 
 
@@ -163,7 +165,8 @@ def _is_a(name: str, value: Any) -> bool:
     return isinstance(value, torch.ScriptObject) and value._type().qualified_name() == name
 
 
-def _wrong(what: str, value: Any, expected: str) -> TypeError:
+def wrong(what: str, value: Any, expected: str) -> TypeError:
+    """A TypeError that tells the type of a value, and what was expected."""
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     return TypeError(f"{what} is of type {name}; expected {expected}")

@@ -21,8 +21,9 @@ class Loader:
     """Loads a checkpoint of `Saver`, of RecIS, or a Hugging Face set of shards, into existing tables and tensors.
 
     checkpoint_path: the directory, the index, or a single file.
-    hashtables: name to `torch.classes.store.HashTable`; the key must be the table's `name()`. The load adds rows, or
-        overwrites those of the same id. It skips ids outside the buckets of a table, so that any number of shards may load.
+    hashtables: name to `HashTable`, or to `torch.classes.store.HashTable`; the key must be the table's `name()`. The load adds
+        rows, or overwrites those of the same id. It skips ids outside the buckets of a table, so that any number of shards
+        may load.
     tensors: name to tensor, or (name, tensor) pairs; filled in place. No tensor may have the name of a table. Tensors may
         share memory, as tied weights do, if the checkpoint has the same values for what they share.
     filter_func: gets the load info, {target: {name in the checkpoint: [columns]}}, and returns what to load.

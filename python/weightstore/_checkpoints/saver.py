@@ -28,7 +28,8 @@ class Saver:
     """Saves one shard. Every shard makes a Saver and calls `save`. The checkpoint is complete, and replaces the previous one,
     when `save` returns on shard 0.
 
-    hashtables: name to `torch.classes.store.HashTable`; each shard saves its own. The key must be the table's `name()`.
+    hashtables: name to `HashTable`, or to `torch.classes.store.HashTable`; each shard saves its own. The key must be the
+        table's `name()`.
     tensors: name to tensor, or (name, tensor) pairs; only shard 0 saves them.
     filter_func: gets the list of blocks (`tensor_name()`, `slice_info()`, `nbytes()`, `dtype()`, `shape()`, `kind()`) and
         returns the blocks to save.

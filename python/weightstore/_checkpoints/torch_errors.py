@@ -12,25 +12,32 @@ from contextlib import contextmanager
 from .. import errors
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raises an error of torch.classes.store as a CheckpointError of the right kind."""
+def translate(error: RuntimeError) -> RuntimeError | errors.StoreError:
+    """An error of torch.classes.store as a CheckpointError of the right kind. Any other error as it is."""
     import torch
 
+    known = json.loads(torch.ops.store.last_error())
+    if isinstance(error, errors.StoreError) or not known or known["text"] not in str(error):
+        return error
+    return errors.from_core(
+        known["code"],
+        "checkpoint",
+        known["text"],
+        known["message"],
+        known.get("path"),
+        known.get("tensor"),
+        known.get("offset"),
+        known["errno"],
+        None,
+    )
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raises an error of torch.classes.store as translate() makes it."""
     try:
         yield
     except RuntimeError as error:
-        known = json.loads(torch.ops.store.last_error())
-        if isinstance(error, errors.StoreError) or not known or known["text"] not in str(error):
+        if (translation := translate(error)) is error:
             raise
-        raise errors.from_core(
-            known["code"],
-            "checkpoint",
-            known["text"],
-            known["message"],
-            known.get("path"),
-            known.get("tensor"),
-            known.get("offset"),
-            known["errno"],
-            None,
-        ) from None
+        raise translation from None

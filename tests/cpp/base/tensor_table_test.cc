@@ -169,22 +169,73 @@ TEST(names_that_each_begin_the_next_are_sorted) {
   for (std::size_t i = 0; i < 2000; ++i) CHECK_EQ(table.name(by_name[i]).size(), i);
 }
 
-TEST(names_in_a_kept_text_are_not_copied) {
-  const std::string_view header = "first second";
-  std::shared_ptr<char[]> text(new char[header.size()]);
-  std::copy(header.begin(), header.end(), text.get());
+TEST(kinds_that_are_alike_and_kinds_that_are_not) {
+  std::mt19937 random(11);
   TensorTable table;
-  table.keep_text(text, header.size());
-  add(table, std::string_view(text.get() + 6, 6), 0, 0);
-  add(table, std::string_view(text.get(), 5), 1, 1);
-  add(table, "elsewhere", 2, 2);
+  std::vector<TensorInfo> expected;
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    TensorInfo info;
+    info.name = std::to_string(i);
+    info.dtype = random() % 2 == 0 ? DType::kU8 : DType::kI8;
+    info.source = static_cast<std::uint32_t>(random() % 3);
+    info.begin = i;
+    info.end = i + random() % 2;
+    // Few shapes that come again, and many that do not.
+    const bool often = random() % 2 == 0;
+    for (std::size_t d = i % 100 == 0 ? 20 : random() % 4; d > 0; --d)
+      info.shape.push_back(random() % (often ? 2 : 1'000'000));
+    if (random() % 2 == 0) info.param_id = random();
+    table.add({info.name, info.dtype, info.shape, info.source, info.begin, info.end, info.param_id, nullptr});
+    expected.push_back(info);
+  }
   table.finish();
-  CHECK(table.name(0).data() == text.get() + 6);
-  CHECK_EQ(table.name(0), "second");
-  CHECK_EQ(table.name(1), "first");
-  CHECK_EQ(table.name(2), "elsewhere");
-  CHECK_EQ(*table.find("first"), 1u);
-  CHECK_EQ(*table.find("elsewhere"), 2u);
+  for (const TensorInfo& info : expected) {
+    const std::size_t i = table.at(info.name);
+    const TensorInfo found = table[i];
+    CHECK(found.name == info.name && found.dtype == info.dtype && found.shape == info.shape);
+    CHECK(found.source == info.source && found.begin == info.begin && found.end == info.end);
+    CHECK(found.param_id == info.param_id);
+    CHECK(table.dtype(i) == info.dtype && table.shape(i) == info.shape && table.source_of(i) == info.source);
+    CHECK(table.begin(i) == info.begin && table.nbytes(i) == info.nbytes());
+  }
+}
+
+TEST(names_of_every_length) {
+  TensorTable table;
+  table.expect_header(100);
+  for (std::size_t length = 0; length < 300; ++length) {
+    const std::string name(length, 'x');
+    table.add({name,
+               DType::kU8,
+               {},
+               0,
+               length,
+               length + 1,
+               length % 2 == 0 ? std::optional<std::uint64_t>(length) : std::nullopt,
+               nullptr});
+  }
+  const TensorTable moved = [&] {
+    table.finish();
+    return std::move(table);
+  }();
+  for (std::size_t length = 0; length < 300; ++length) {
+    CHECK_EQ(moved.name(length), std::string(length, 'x'));
+    CHECK(moved.find(std::string(length, 'x')) == length);
+    CHECK_EQ(moved[length].param_id.has_value(), length % 2 == 0);
+  }
+}
+
+// What a million tensors with names of 45 characters may take: 45 MB of names, and the rest.
+TEST(a_tensor_takes_few_bytes_besides_its_name) {
+  constexpr std::size_t kCount = 100'000;
+  TensorTable table;
+  const std::uint64_t shape[] = {16, 16};
+  for (std::size_t i = 0; i < kCount; ++i) {
+    table.add({std::to_string(1'000'000 + i), DType::kU8, shape, 0, 256 * i, 256 * i + 256, std::nullopt, nullptr});
+  }
+  table.finish();
+  // Arrays that doubled may have twice the room: 16 bytes of a record, 8 of a name, and at most 16 of the lookup.
+  CHECK(table.memory_bytes() <= kCount * (2 * (16 + 8) + 16) + 1000);
 }
 
 TEST(an_empty_table_finds_nothing) {

@@ -135,6 +135,16 @@ TEST(directories_without_a_model) {
   CHECK(says(refused({"a\033[2J"}), "'a\\x1b[2J'"));
 }
 
+TEST(directories_in_the_directory_are_no_files) {
+  const TempDir dir;
+  for (const char* name : {"index", "a.safetensors", "model.safetensors", kIndex}) {
+    std::filesystem::create_directory(dir / name);
+  }
+  CHECK_THROWS(Error, find_model(dir.path(), SeveralIndexes::kRefuse, io::system_file_ops()));
+  test_files::write_file(dir / "b.safetensors", "");
+  CHECK_EQ(names_of(find_model(dir.path(), SeveralIndexes::kRefuse, io::system_file_ops())), Names{"b.safetensors"});
+}
+
 TEST(a_directory_that_cannot_be_read) {
   const TempDir dir;
   faulty::FaultyFileOps ops({.at = 1, .kind = faulty::Call::kReaddir, .error = EIO});

@@ -12,7 +12,7 @@ from support.torch_classes import torch
 
 def test_the_example_in_the_document(tmp_path, monkeypatch):
     page = Path(__file__).parents[3] / "docs" / "saver.md"
-    saving, loading, by_turns, converting, looking = re.findall(
+    saving, loading, by_turns, converting, opening, looking = re.findall(
         r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
     )
     monkeypatch.chdir(tmp_path)
@@ -46,6 +46,9 @@ def test_the_example_in_the_document(tmp_path, monkeypatch):
     exec(compile(converting, page.name, "exec"), names)
     assert torch.equal(names["dense"]["w"], saved)
     assert names["table"].ids().tolist() == [40005]
+    exec(compile(opening, page.name, "exec"), names)
+    found = dict(zip(names["some_ids"].tolist(), names["some_rows"][:, 0].tolist(), strict=True))
+    assert found == {5: 1.0, 40005: 2.0}
     exec(compile(looking, page.name, "exec"), names)
     assert dict(zip(names["ids"].tolist(), names["rows"][:, 0].tolist(), strict=True)) == {5: 1.0, 40005: 2.0}
 

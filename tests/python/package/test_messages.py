@@ -53,7 +53,7 @@ def test_an_errno_is_said_once(tmp_path):
     (tmp_path / "there.safetensors").write_bytes(weightstore.numpy.save({}))
     arrays = {"a": np.zeros(1)}
     for call, number in (
-        (lambda: weightstore.open(tmp_path), errors._errno.EISDIR),
+        (lambda: weightstore.open(tmp_path / "d.safetensors"), errors._errno.ENOENT),
         (lambda: weightstore.numpy.save_file(arrays, tmp_path / "d.safetensors"), errors._errno.EISDIR),
         (lambda: weightstore.save_into(arrays, tmp_path / "there.safetensors"), errors._errno.EEXIST),
     ):
@@ -91,7 +91,7 @@ def test_every_store_has_its_error(tmp_path):
         ("save", "weightstore.torch and weightstore.numpy"),
         ("save_model", "weightstore.torch"),
         ("serialize", "weightstore.compat"),
-        ("HashTable", "torch.classes.store.HashTable"),
+        ("WriteBlock", "torch.classes.store.WriteBlock"),
     ],
 )
 def test_names_that_are_elsewhere(name, where):

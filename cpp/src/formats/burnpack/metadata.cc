@@ -62,9 +62,7 @@ class Parser {
  public:
   Parser(const HeaderText& cbor, std::uint64_t first_offset, std::uint64_t data_begin, const Limits& limits,
          BurnRelease newest)
-      : cursor_(cbor.as_bytes(), first_offset), data_begin_(data_begin), limits_(limits), newest_(newest) {
-    out_.table.keep_text(cbor.bytes, cbor.size);
-  }
+      : cursor_(cbor.as_bytes(), first_offset), data_begin_(data_begin), limits_(limits), newest_(newest) {}
 
   Metadata parse();
 

@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "base/little_endian.h"
 #include "codec/json.h"
-#include "formats/header_text.h"
+#include "formats/header_window.h"
 #include "formats/safetensors/header.h"
 #include "weightstore/error.h"
 #include "weightstore/safetensors.h"
@@ -51,30 +51,60 @@ std::size_t read_length(const ByteSource& source, const Limits& limits) {
 
 class HeaderParser {
  public:
-  HeaderParser(const HeaderText& header, std::uint64_t file_size, const Limits& limits, TensorTable& table)
-      : cursor_({header.bytes.get(), header.size}),
-        data_begin_(kLengthBytes + header.size),
-        data_size_(file_size - data_begin_),
+  HeaderParser(const ByteSource& source, std::size_t header_size, const Limits& limits, TensorTable& table)
+      : window_(source, kLengthBytes, header_size),
+        cursor_(window_.text()),
+        data_begin_(kLengthBytes + header_size),
+        data_size_(source.size() - data_begin_),
         max_rank_(limits.rank),
         table_(table) {}
 
   void parse() {
-    cursor_.begin_object();
-    std::string_view name;
-    bool metadata_seen = false;
-    while (cursor_.next_key(name, name_scratch_)) {
-      if (name != kMetadataKey) {
-        parse_tensor(name);
-      } else if (std::exchange(metadata_seen, true)) {
-        cursor_.fail("duplicate key '__metadata__'");
-      } else if (!cursor_.consume_null()) {
-        parse_metadata();
-      }
-    }
-    cursor_.expect_end();
+    step([&] { cursor_.begin_object(); });
+    for (bool more = true; more;) step([&] { more = parse_member(); });
+    for (cursor_.expect_end(); window_.has_more(); cursor_.expect_end()) advance();
   }
 
  private:
+  static constexpr std::size_t kUsualMember = 4096;  // hardly any member of a header is longer
+
+  // Takes a step of parsing in a text that is long enough for it. A step ends with a byte that ends a part of the
+  // header, whatever follows, and changes nothing else than cursor_ if it throws.
+  template <class Step>
+  void step(const Step& take) {
+    if (window_.has_more() && cursor_.rest().size() < kUsualMember) advance();
+    for (;;) {
+      const JsonCursor before = cursor_;
+      try {
+        return take();
+      } catch (const Error&) {
+        if (!window_.has_more() || !cursor_.at_end_of_part()) throw;
+      }
+      cursor_ = before;
+      advance();
+    }
+  }
+
+  void advance() {
+    window_.advance(window_.text().size() - cursor_.rest().size());
+    cursor_.continue_in(window_.text());
+  }
+
+  // Reads a key and its value. False at the end of the header.
+  bool parse_member() {
+    std::string_view name;
+    if (!cursor_.next_key(name, name_scratch_)) return false;
+    if (name != kMetadataKey) {
+      parse_tensor(name);
+    } else if (metadata_seen_) {
+      cursor_.fail("duplicate key '__metadata__'");
+    } else {
+      if (!cursor_.consume_null()) parse_metadata();
+      metadata_seen_ = true;
+    }
+    return true;
+  }
+
   void parse_metadata() {
     TextMap metadata;
     cursor_.begin_object();
@@ -227,7 +257,9 @@ class HeaderParser {
     }
   }
 
+  HeaderWindow window_;
   JsonCursor cursor_;
+  bool metadata_seen_ = false;
   std::uint64_t data_begin_;
   std::uint64_t data_size_;
   std::uint64_t max_rank_;
@@ -235,7 +267,7 @@ class HeaderParser {
   std::string name_scratch_;
   std::string scratch_;
   Shape shape_;
-  std::string_view last_type_;  // points into the header
+  std::string last_type_;
   DType last_dtype_ = DType::kU8;
 };
 
@@ -262,18 +294,18 @@ void check_coverage(const TensorTable& table, std::uint64_t data_begin, std::uin
 
 TensorTable read_table(std::shared_ptr<const ByteSource> source, const Limits& limits) try {
   TensorTable table;
-  const HeaderText header = read_header_text(*source, kLengthBytes, read_length(*source, limits));
+  const std::size_t header_size = read_length(*source, limits);
   const std::uint64_t file_size = source->size();
-  table.add_source(std::move(source));
-  table.keep_text(header.bytes, header.size);
+  table.expect_header(header_size);
   try {
-    HeaderParser(header, file_size, limits, table).parse();
+    HeaderParser(*source, header_size, limits, table).parse();
   } catch (Error& error) {
     // Offsets in the header's text are given as offsets in the file.
     throw error.shift_offset(kLengthBytes);
   }
+  table.add_source(std::move(source));
   table.finish();
-  check_coverage(table, kLengthBytes + header.size, file_size);
+  check_coverage(table, kLengthBytes + header_size, file_size);
   return table;
 } catch (Error& error) {
   error.of_format(Format::kSafetensors);
