@@ -228,7 +228,7 @@ def _fill_table() -> None:
 
     def enter(code: str, format: str, errno: int, kind: type[StoreError]) -> None:
         place = _PLACES.get(format)
-        cls = made.setdefault((kind, place), _combine(kind, place))
+        cls = made.get((kind, place)) or made.setdefault((kind, place), _combine(kind, place))
         _CLASSES[code, format, errno] = cls
         _KEYS.setdefault(cls, (code, format, errno))
 

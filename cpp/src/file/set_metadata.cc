@@ -23,7 +23,7 @@ constexpr std::uint64_t kBlockBytes = 4096;        // of file systems that can s
 constexpr std::uint64_t kWorthSharing = 1u << 20;  // bytes
 constexpr std::uint64_t kCopyBytes = 64u << 20;    // between two reports of progress
 
-struct Run {
+struct CopyRun {
   std::uint64_t from;
   std::uint64_t to;
   std::uint64_t length;
@@ -65,10 +65,10 @@ void align_data(const Reader& reader, Layout& layout) {
 }
 
 // What to copy from where; tensors that follow each other without a gap, in both files, are one run.
-std::vector<Run> runs_of(const TensorTable& table, const Layout& layout) {
-  std::vector<Run> runs;
+std::vector<CopyRun> runs_of(const TensorTable& table, const Layout& layout) {
+  std::vector<CopyRun> runs;
   for (const Layout::Placement& placement : layout.placements) {
-    const Run next{table.begin(placement.tensor), placement.begin, placement.end - placement.begin};
+    const CopyRun next{table.begin(placement.tensor), placement.begin, placement.end - placement.begin};
     if (next.length == 0) continue;
     const bool follows = !runs.empty() && runs.back().from + runs.back().length == next.from &&
                          runs.back().to + runs.back().length == next.to;
@@ -82,10 +82,10 @@ std::vector<Run> runs_of(const TensorTable& table, const Layout& layout) {
 }
 
 // False when the system cannot copy between these files; nothing but the header is written then.
-bool copy_runs(const ByteSource& from, const io::OutputFile& to, const std::vector<Run>& runs, const Layout& layout,
+bool copy_runs(const ByteSource& from, const io::OutputFile& to, const std::vector<CopyRun>& runs, const Layout& layout,
                const Progress& progress, io::FileOps& ops) {
   std::uint64_t done = layout.header.size();
-  for (const Run& run : runs) {
+  for (const CopyRun& run : runs) {
     for (std::uint64_t copied = 0; copied < run.length;) {
       const auto length = static_cast<std::size_t>(std::min(kCopyBytes, run.length - copied));
       const ssize_t n = io::retry_interrupted([&] {
@@ -143,7 +143,7 @@ void set_file_metadata(const std::filesystem::path& path, const TextMap& changed
   io::AtomicFile file(path, {options.durable, true}, ops);
   bool copied = false;
   if (one_file) {
-    const std::vector<Run> runs = runs_of(reader.table(), layout);
+    const std::vector<CopyRun> runs = runs_of(reader.table(), layout);
     copied = copy_runs(source, file, runs, layout, options.progress, ops);
   }
   if (copied) {

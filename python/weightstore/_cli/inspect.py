@@ -34,9 +34,15 @@ def add_to(verbs: options.Verbs) -> None:
         ),
     )
     parser.add_argument("path", nargs="?", help=options.PATH_HELP)
-    parser.add_argument("--depth", type=int, default=2, metavar="N", help="levels of the tree (default: 2)")
     parser.add_argument(
-        "--largest", type=int, default=5, metavar="N", help="how many large tensors to name (default: 5)"
+        "--depth", type=options.number(0, 64), default=2, metavar="N", help="levels of the tree (default: 2)"
+    )
+    parser.add_argument(
+        "--largest",
+        type=options.number(0, 1_000_000),
+        default=5,
+        metavar="N",
+        help="how many large tensors to name (default: 5)",
     )
     parser.add_argument(
         "--hexdump", action="store_true", help="print the beginning of the file in hexadecimal, with each field named"
@@ -64,7 +70,7 @@ def _inspect(arguments: argparse.Namespace) -> int:
     from .._look.summary import summarize
 
     with options.open_headers(arguments.path, arguments.opaque) as source:
-        summary = summarize(source, depth=max(arguments.depth, 0), largest=max(arguments.largest, 0))
+        summary = summarize(source, depth=arguments.depth, largest=arguments.largest)
     if arguments.json:
         print_json(summary.as_dict())
     else:

@@ -46,6 +46,17 @@ def add_verb(
     return parser
 
 
+def number(least: int, most: int) -> Callable[[str], int]:
+    """A type for argparse: a whole number in a range."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text[:18]) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 

@@ -44,10 +44,12 @@ class Changed(NamedTuple):
 
     @property
     def has_other_dtype(self) -> bool:
+        """Whether the element types differ."""
         return self.dtypes[0] != self.dtypes[1]
 
     @property
     def has_other_shape(self) -> bool:
+        """Whether the shapes differ."""
         return self.shapes[0] != self.shapes[1]
 
 
@@ -66,6 +68,7 @@ class Difference(NamedTuple):
 
     @property
     def is_same(self) -> bool:
+        """Whether both files hold the same, as far as it was compared."""
         return not (self.missing or self.extra or self.changed)
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-// New metadata of a file: the tensors stay, whatever the system can copy, and whatever fails the old file or the new one
-// is there, whole.
+// New metadata of a file: the tensors stay, whatever the system can copy, and whatever fails the old file or the new
+// one is there, whole.
 
 #include <cerrno>
 #include <string>

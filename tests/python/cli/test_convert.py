@@ -9,8 +9,8 @@ import pytest
 
 import weightstore
 import weightstore.numpy
-from weightstore._cli.main import main
 from support.command import TENSORS, run
+from weightstore._cli.main import main
 
 
 def load(path):

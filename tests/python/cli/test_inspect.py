@@ -156,7 +156,14 @@ def test_version_help_and_wrong_arguments():
     help = run("--help")
     assert help.status == 0
     assert "set-metadata" in help.out
-    for arguments in ((), ("nonsense",), ("list",), ("list", "a", "--sort", "\x1b[31m")):
+    for arguments in (
+        (),
+        ("nonsense",),
+        ("inspect", "a", "--depth", "-1"),
+        ("inspect", "a", "--depth", "9" * 30),
+        ("list",),
+        ("list", "a", "--sort", "\x1b[31m"),
+    ):
         assert run(*arguments).status == 2
     assert "examples:" in run("convert", "--help").out
 

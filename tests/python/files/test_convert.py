@@ -182,7 +182,7 @@ def test_shards(tmp_path, contents):
         assert contents(one) == contents(two) == contents(three)
     assert (tmp_path / "3.safetensors").read_bytes() == source.read_bytes()
     with pytest.raises(ValueError, match="max_shard_size"):
-        weightstore.convert(source, tmp_path / "4.safetensors", max_shard_size="1GB")
+        weightstore.convert(source, tmp_path / "4.bpk", max_shard_size="1GB")
 
 
 def test_targets(tmp_path):

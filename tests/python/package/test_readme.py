@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from weightstore._cli.main import main as weightstore_command
@@ -78,19 +77,3 @@ def test_torch_is_installed_before_the_package() -> None:
     import fresh_install
 
     assert [command.split("#")[0].split()[2:] for command in fresh_install.commands()] == [["torch==2.13.0"], ["."]]
-
-
-def test_burnpack_inspect(tmp_path: Path) -> None:
-    """The positions that it prints are those of the parts."""
-    program = [sys.executable, REPOSITORY / "examples/burnpack_inspect.py", "sample.bpk"]
-    output = subprocess.check_output(program, text=True, cwd=tmp_path)
-    data = (tmp_path / "sample.bpk").read_bytes()
-    places = {
-        name: (int(begin), int(size))
-        for name, begin, size in re.findall(r"(\S+)  hexdump -C -s (\d+) -n (\d+)", output)
-    }
-    begin, size = places["linear.weight"]
-    assert data[begin : begin + size] == np.arange(12, dtype=np.float32).tobytes()
-    begin, size = places["linear.bias"]
-    assert data[begin : begin + size] == bytes(12)
-    assert "magic NRUB, version 1" in output
