@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weightstore
@@ -192,6 +192,7 @@ def test_open_files_contents_and_progress(tmp_path):
 # ---- images ----------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(rows=st.integers(1, 10**9), columns=st.integers(1, 10**9))
 def test_images_are_small(rows, columns):
     row_step, column_step = steps(rows, columns)
@@ -218,6 +219,7 @@ def test_pixels():
 # ---- text that would like to be markup -------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_text_stays_inside_its_script(text):
     made = script_json({"name": text})
@@ -226,6 +228,7 @@ def test_text_stays_inside_its_script(text):
     assert made.isascii()
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_titles_are_escaped(title):
     made = document(many_tensors(1), title)
