@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
@@ -92,6 +94,7 @@ DLPACK = {
     "F4": (17, 4, 2),
 }
 
+_DEQUANTIZED = ("QFloat", *_core.DEQUANTIZABLE)
 _DEQUANTIZES = ".dequantize() or the adapter dequantize() makes numbers of it, "
 
 # Read as U32 and compared with zero: no library has a boolean this wide.
@@ -114,6 +117,15 @@ def _kind(name: str) -> str:
     """Of a stored type: B, I, F or C."""
     first = "F" if name == "BF16" or is_quantized(name) else name[0]
     return "I" if first == "U" else first
+
+
+def stored_bytes(name: str, shape: Sequence[int]) -> int:
+    """The bytes of a tensor of this type and shape, unless it is QFloat."""
+    count = prod(shape)
+    if name in _core.BLOCKS:
+        elements, size = _core.BLOCKS[name]
+        return count // elements * size
+    return count * bits(name) // 8
 
 
 def is_quantized(name: str) -> bool:
@@ -145,7 +157,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         shown: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
         return shown
     shows = ".torch() shows it, " if name in _TORCH else ""
-    shows = _DEQUANTIZES if is_quantized(name) else shows
+    shows = _DEQUANTIZES if name in _DEQUANTIZED else shows
     raise TypeError(f"numpy has no type for {name}; {shows}.bytes() gives its bytes as stored")
 
 
@@ -156,7 +168,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
     shown = getattr(torch, "int32" if name == WIDE_BOOL else _TORCH.get(name, ""), None)
     if shown is None:
-        shows = _DEQUANTIZES if is_quantized(name) else ""
+        shows = _DEQUANTIZES if name in _DEQUANTIZED else ""
         raise TypeError(f"torch {torch.__version__} has no type for {name}; {shows}.bytes() gives its bytes as stored")
     assert isinstance(shown, torch.dtype)
     return shown

@@ -8,7 +8,7 @@
 #include "test_files.h"
 #include "weightstore/error.h"
 #include "weightstore/tensor.h"
-#include "weightstore/value.h"
+#include "weightstore/typed_metadata.h"
 
 using namespace weightstore;
 

@@ -42,6 +42,11 @@ std::string example_of(Format format) {
       writer.add("w", DType::kU8, {4}, as_bytes("abcd"));
       return test_files::as_text(writer.write_bytes(format));
     }
+    case Format::kGguf: {
+      Writer writer;
+      writer.add("w", DType::kI8, {4}, as_bytes("abcd"));
+      return test_files::as_text(writer.write_bytes(format));
+    }
     case Format::kSafetensorsIndex:
       return R"({"metadata":{},"weight_map":{}})";
     case Format::kPytorch:
@@ -127,9 +132,10 @@ TEST(a_format_that_is_written_holds_the_types_it_says) {
     for (int i = 0; i < kDTypeCount; ++i) {
       const auto dtype = static_cast<DType>(i);
       if (dtype == DType::kQFloat) continue;  // needs a scheme
-      const std::string bytes = test_files::pattern(static_cast<std::size_t>(bits_of(dtype)), 3);
+      const BlockSize block = block_of(dtype).value_or(BlockSize{8, bits_of(dtype)});
+      const std::string bytes = test_files::pattern(block.bytes, 3);
       Writer writer;
-      writer.add("t", dtype, {8}, as_bytes(bytes));
+      writer.add("t", dtype, {block.elements}, as_bytes(bytes));
       if (!spec->holds(dtype)) {
         CHECK_EQ(CHECK_THROWS(Error, writer.write_bytes(spec->id, newest())).tensor(), "t");
         continue;

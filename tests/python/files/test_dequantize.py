@@ -157,9 +157,10 @@ def test_refusals(handle, tmp_path):
         made[1:]
     with pytest.raises(IndexError):
         made.dequantize()[7]
-    wn.save_file({"w": np.zeros(3)}, tmp_path / "w.bpk")
-    with pytest.raises(errors.InvalidArgument, match="F64 is not quantized"):
-        weightstore.open(tmp_path / "w.bpk")["w"].dequantize()
+    wn.save_file({"w": np.zeros(3), "n": np.zeros(3, np.int64)}, tmp_path / "w.bpk")
+    with pytest.raises(errors.InvalidArgument, match="I64 is not quantized"):
+        weightstore.open(tmp_path / "w.bpk")["n"].dequantize()
+    assert weightstore.open(tmp_path / "w.bpk")["w"].dequantize().numpy().dtype == np.float32  # floats are cast
     # Along its outer dimension, packed across the whole tensor: no release says where a code is.
     odd = file_of(QuantScheme("Q4S", store="PackedU32", packed_dim=1, burn="0.20"), (4, 32), bytes(68))["q"]
     with pytest.raises(errors.BurnpackError, match="outer dimension") as refused:

@@ -10,7 +10,7 @@ FORMATS = {format.name: format for format in _core.FORMATS}
 
 
 def test_every_format_is_described():
-    assert set(FORMATS) == {"safetensors", "safetensors index", "burnpack", "pytorch", "numpy"}
+    assert set(FORMATS) == {"safetensors", "safetensors index", "burnpack", "gguf", "pytorch", "numpy"}
     for format in _core.FORMATS:
         assert format.title
         assert all(ending.startswith(".") and ending == ending.lower() for ending in format.endings)
@@ -23,11 +23,15 @@ def test_what_formats_hold():
         "safetensors",
         "safetensors index",
         "burnpack",
+        "gguf",
     }
     assert [name for name, format in FORMATS.items() if format.is_index] == ["safetensors index"]
     assert [name for name, format in FORMATS.items() if format.has_scalars] == ["burnpack"]
     assert [name for name, format in FORMATS.items() if format.has_param_ids] == ["burnpack"]
+    assert [name for name, format in FORMATS.items() if format.has_typed_metadata] == ["gguf"]
     assert "C64" in FORMATS["safetensors"].dtypes
+    assert "Q4_K" in FORMATS["gguf"].dtypes
+    assert not any(set(_core.BLOCKS) & set(format.dtypes) for name, format in FORMATS.items() if name != "gguf")
     assert "C64" not in FORMATS["burnpack"].dtypes
     assert FORMATS["safetensors"].renamed_dtypes == {"Flex32": "F32", "BoolU8": "BOOL"}
     assert FORMATS["burnpack"].renamed_dtypes == {}
@@ -39,7 +43,7 @@ def test_endings_ask_for_formats():
             if format.writable and not format.is_index:
                 assert _core.format_of_name("model" + ending) == name
             else:
-                with pytest.raises(ValueError, match=r"use \.bpk or \.safetensors"):
+                with pytest.raises(ValueError, match=r"use \.bpk or \.gguf or \.safetensors"):
                     _core.format_of_name("model" + ending)
 
 

@@ -119,6 +119,9 @@ Layout plan(const FileContents& contents) {
   const std::vector<NewTensor>& tensors = contents.tensors();
   const TypedMetadata& typed = contents.typed_metadata() != nullptr ? *contents.typed_metadata() : kNone;
   const std::uint64_t alignment = alignment_of(typed);
+  if (contents.scalars().size() > 0) {
+    throw Error(ErrorCode::kUnsupported, "GGUF has no scalars beside its metadata; write Burnpack, or keep them there");
+  }
   check_names(tensors);
 
   std::string metadata;

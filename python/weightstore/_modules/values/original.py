@@ -31,10 +31,7 @@ class Values(ABC):
 
     @property
     def nbytes(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count * dtypes.bits(self.dtype) // 8
+        return dtypes.stored_bytes(self.dtype, self.shape)
 
     @abstractmethod
     def view(self) -> Any:
