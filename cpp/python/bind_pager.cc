@@ -23,17 +23,24 @@ using PagerClass = py::class_<BoundPager>;
 
 // ---- making a pager -------------------------------------------------------------------------------------------------
 
-PagerOptions options_of(std::uint64_t budget, bool strict, const std::string& direct, unsigned readers, bool zero_copy,
-                        std::vector<std::string> pinned) {
+// The keyword arguments that both constructors take. The Python package has checked them.
+PagerOptions options_of(const py::kwargs& given) {
+  const auto direct = py::cast<std::string>(given["direct"]);
+  const auto policy = py::cast<std::string>(given["policy"]);
   PagerOptions options;
-  options.budget = budget;
-  options.strict = strict;
-  options.readers = readers;
-  options.zero_copy = zero_copy;
-  options.pinned = std::move(pinned);
+  options.budget = py::cast<std::uint64_t>(given["budget"]);
+  options.strict = py::cast<bool>(given["strict"]);
+  options.readers = py::cast<unsigned>(given["readers"]);
+  options.zero_copy = py::cast<bool>(given["zero_copy"]);
+  options.pinned = py::cast<std::vector<std::string>>(given["pinned"]);
   options.direct = direct == "always"  ? DirectReads::kAlways
                    : direct == "never" ? DirectReads::kNever
                                        : DirectReads::kAuto;
+  options.policy = policy == "cyclic"     ? EvictionPolicy::kCyclic
+                   : policy == "schedule" ? EvictionPolicy::kSchedule
+                                          : EvictionPolicy::kLru;
+  options.schedule = py::cast<std::vector<std::string>>(given["schedule"]);
+  options.window = py::cast<std::uint64_t>(given["window"]);
   return options;
 }
 
@@ -75,21 +82,15 @@ std::unique_ptr<BoundPager> page_raw(const py::object& source, const Entries& ma
 }
 
 void bind_constructors(PagerClass& cls) {
-  cls.def(py::init([](py::object reader, py::object handle_type, std::uint64_t budget, bool strict,
-                      const std::string& direct, unsigned readers, bool zero_copy, std::vector<std::string> pinned) {
-            return page_reader(std::move(reader), std::move(handle_type),
-                               options_of(budget, strict, direct, readers, zero_copy, std::move(pinned)));
+  cls.def(py::init([](py::object reader, py::object handle_type, const py::kwargs& options) {
+            return page_reader(std::move(reader), std::move(handle_type), options_of(options));
           }),
-          py::arg("reader"), py::arg("handle_type"), py::kw_only(), py::arg("budget"), py::arg("strict"),
-          py::arg("direct"), py::arg("readers"), py::arg("zero_copy"), py::arg("pinned"));
-  cls.def(py::init([](const py::object& source, const Entries& entries, py::object handle_type, std::uint64_t budget,
-                      bool strict, const std::string& direct, unsigned readers, bool zero_copy,
-                      std::vector<std::string> pinned) {
-            return page_raw(source, entries, std::move(handle_type),
-                            options_of(budget, strict, direct, readers, zero_copy, std::move(pinned)));
+          py::arg("reader"), py::arg("handle_type"));
+  cls.def(py::init([](const py::object& source, const Entries& entries, py::object handle_type,
+                      const py::kwargs& options) {
+            return page_raw(source, entries, std::move(handle_type), options_of(options));
           }),
-          py::arg("source"), py::arg("entries"), py::arg("handle_type"), py::kw_only(), py::arg("budget"),
-          py::arg("strict"), py::arg("direct"), py::arg("readers"), py::arg("zero_copy"), py::arg("pinned"));
+          py::arg("source"), py::arg("entries"), py::arg("handle_type"));
 }
 
 // ---- acquiring ------------------------------------------------------------------------------------------------------
@@ -274,6 +275,7 @@ void bind_statistics(PagerClass& cls) {
   cls.def_property_readonly("over_budget_bytes",
                             [](const BoundPager& self) { return self.pager->over_budget_bytes(); });
   cls.def_property_readonly("reads_directly", [](const BoundPager& self) { return self.pager->reads_directly(); });
+  cls.def_property_readonly("policy_state", [](const BoundPager& self) { return self.pager->policy_state(); });
   cls.def("_stats", [](const BoundPager& self, const py::object& id) {
     return stats_dict(id.is_none() ? self.pager->stats() : self.pager->stats(slot_of(self, id)));
   });

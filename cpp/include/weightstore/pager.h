@@ -1,7 +1,7 @@
 #pragma once
 
 // A pager keeps some tensors of a model in memory, within a budget. It loads a tensor when a caller acquires it, and
-// evicts the least recently used ones.
+// evicts others when the budget is used up: the least recently used ones, or those that a policy chooses.
 
 #include <chrono>
 #include <cstddef>
@@ -77,6 +77,16 @@ enum class DirectReads : std::uint8_t {
   kNever,
 };
 
+// Which tensors the pager keeps in memory.
+enum class EvictionPolicy : std::uint8_t {
+  kLru,  // evicts the least recently used tensor
+  // For tensors that are acquired in the same order again and again, as the layers of a model are. The pager learns the
+  // order, keeps as many tensors as the budget allows beside a window, and reads the others ahead of their use. Until
+  // it knows the order, and when there is none, it evicts the least recently used tensor.
+  kCyclic,
+  kSchedule,  // the same for an order that the caller gives
+};
+
 struct PagerOptions {
   std::uint64_t budget = kUnlimited;
   // false (best effort): the budget limits resident_bytes(). Tensors that callers still hold after their eviction, and
@@ -92,6 +102,11 @@ struct PagerOptions {
   // to bring its pages into memory; to evict it gives the pages back to the system.
   bool zero_copy = false;
   std::vector<std::string> pinned;  // names of tensors to pin
+  EvictionPolicy policy = EvictionPolicy::kLru;
+  std::vector<std::string> schedule;  // kSchedule: the names in the order of their use; a name may occur several times
+  // kCyclic and kSchedule: the part of the budget through which tensors that are not kept are read. 0 chooses twice the
+  // largest tensor, or 64 MiB if that is more.
+  std::uint64_t window = 0;
 };
 
 // Counters since the pager was made, or since reset_stats(). The counters of one tensor leave out what only the whole
@@ -160,7 +175,7 @@ class ResidentTensor {
 // Reader or, in a raw source, its rank by offset.
 //
 // A tensor is resident while it is in the pager's table. On a miss the pager reads the tensor first; when that has
-// succeeded, it puts the tensor into the table and evicts the least recently used ones. A read that fails evicts
+// succeeded, it puts the tensor into the table and evicts others, as the policy says. A read that fails evicts
 // nothing. (A strict budget makes room before the read.) If several callers want a tensor that is being read, they
 // share the read: all get the same bytes or the same error. The pager never evicts pinned tensors, but it loads them
 // only when they are acquired.
@@ -245,6 +260,8 @@ class Pager {
   std::uint64_t over_budget_bytes() const;
   // Whether reads bypass the page cache where the file system allows it.
   bool reads_directly() const;
+  // What the eviction policy does at the moment, as text for people.
+  std::string policy_state() const;
 
   PagerStats stats() const;
   PagerStats stats(std::size_t slot) const;

@@ -14,6 +14,9 @@ std::shared_ptr<pager::PagerImpl> make_impl(std::optional<Reader> reader, Tensor
     throw Error(ErrorCode::kInvalidArgument,
                 "readers is " + std::to_string(options.readers) + "; it must be from 1 to 64");
   }
+  if (options.policy == EvictionPolicy::kSchedule ? options.schedule.empty() : !options.schedule.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "a schedule with at least one tensor belongs to EvictionPolicy::kSchedule");
+  }
   auto impl = std::make_shared<pager::PagerImpl>(std::move(reader), std::move(table), options);
   std::string missing;
   for (const std::string& name : options.pinned) {
@@ -164,6 +167,11 @@ std::uint64_t Pager::live_bytes() const {
 
 std::uint64_t Pager::over_budget_bytes() const {
   return impl_->look([](const auto& account) { return account.over_budget_bytes(); });
+}
+
+std::string Pager::policy_state() const {
+  return impl_->look(
+      [](const auto& account) { return account.policy() == nullptr ? "lru" : account.policy()->describe(); });
 }
 
 bool Pager::reads_directly() const { return impl_->catalog().reads_directly(); }

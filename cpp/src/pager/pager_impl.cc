@@ -35,11 +35,20 @@ Frame* PagerImpl::hit(std::size_t tensor) {
   return state.frame;
 }
 
+void PagerImpl::note_acquire(std::size_t tensor) {
+  if (account_.policy() == nullptr) return;
+  loads_.check_process();
+  loads_.note_acquire(tensor);
+}
+
 Frame* PagerImpl::try_acquire(std::size_t tensor) {
   const std::lock_guard lock(mutex_);
   if (account_.states()[tensor].presence != Presence::kResident) return nullptr;
   statistics_.count_passes(tensor);
-  return hit(tensor);
+  note_acquire(tensor);
+  Frame* frame = hit(tensor);
+  loads_.read_ahead();
+  return frame;
 }
 
 Frame* PagerImpl::acquire_present(std::size_t tensor, Retired& retired) {
@@ -53,7 +62,12 @@ Frame* PagerImpl::acquire(std::size_t tensor, Wait wait, const Progress& progres
   Retired retired;
   Lock lock(mutex_);
   statistics_.count_passes(tensor);
-  if (account_.states()[tensor].presence == Presence::kResident) return hit(tensor);
+  note_acquire(tensor);
+  if (account_.states()[tensor].presence == Presence::kResident) {
+    Frame* frame = hit(tensor);
+    loads_.read_ahead();
+    return frame;
+  }
   loads_.check_process();
   Deadline deadline(wait.value_or(default_wait_), progress);
   for (;;) {
@@ -75,11 +89,13 @@ void PagerImpl::drop(Frame* frame) noexcept {
   }
   // Once this reference is gone, another thread may free the frame. So keep the pager, to notify waiting callers.
   const std::shared_ptr<PagerImpl> impl = frame->impl;
+  const std::size_t tensor = frame->tensor;
   if (frame->refs.fetch_sub(1) == 1) {
     impl->drop_last(frame);
   } else if (impl->account_.has_waiters()) {
     const std::lock_guard lock(impl->mutex_);
-    impl->account_.notify_waiters();
+    impl->account_.note_release(tensor);
+    impl->loads_.read_ahead();
   }
 }
 
@@ -88,6 +104,7 @@ void PagerImpl::drop_last(Frame* frame) noexcept {
   Retired retired;
   const std::lock_guard lock(mutex_);
   account_.remove(frame, retired);
+  loads_.read_ahead();
 }
 
 // ---- prefetching ----------------------------------------------------------------------------------------------------

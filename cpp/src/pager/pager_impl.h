@@ -72,6 +72,8 @@ class PagerImpl : public std::enable_shared_from_this<PagerImpl> {
  private:
   struct Batch;
 
+  // Tells the policy, if there is one.
+  void note_acquire(std::size_t tensor);
   Frame* hit(std::size_t tensor);
   // A reference to a tensor that needs no reading; null otherwise.
   Frame* acquire_present(std::size_t tensor, Retired& retired);
