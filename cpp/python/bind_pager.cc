@@ -40,6 +40,7 @@ PagerOptions options_of(const py::kwargs& given) {
                    : policy == "schedule" ? EvictionPolicy::kSchedule
                                           : EvictionPolicy::kLru;
   options.schedule = py::cast<std::vector<std::string>>(given["schedule"]);
+  options.follow_memory = py::cast<bool>(given["follow"]);
   options.window = py::cast<std::uint64_t>(given["window"]);
   return options;
 }
@@ -231,7 +232,9 @@ void bind_eviction(PagerClass& cls) {
   cls.def(
       "clear", [](const BoundPager& self) { return self.pager->clear(); }, nogil,
       "Evicts all tensors that are not pinned; returns how many.");
-  cls.def("_set_budget", [](const BoundPager& self, std::uint64_t bytes) { self.pager->set_budget(bytes); }, nogil);
+  cls.def(
+      "_set_budget",
+      [](const BoundPager& self, std::uint64_t bytes, bool follow) { self.pager->set_budget(bytes, follow); }, nogil);
   cls.def(
       "close", [](const BoundPager& self) { self.pager->close(); }, nogil,
       "Evicts everything. Acquired tensors, and arrays made from them, stay valid.");

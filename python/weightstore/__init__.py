@@ -77,7 +77,10 @@ if TYPE_CHECKING:
     from ._modules.param_ids import param_ids, set_param_ids
     from ._modules.remap import KeyRemapper, map_indices_contiguous, map_indices_contiguous_except
     from ._modules.snapshot import TensorData, TensorSnapshot
+    from ._offload.empty import empty_weights
+    from ._offload.offloaded import OffloadedModule, offload_module
     from ._pager import PagedTensor, Pager
+    from ._policies import Schedule, schedule
     from .stores import (
         BurnpackStore,
         FileStore,
@@ -99,7 +102,10 @@ _LAZY_NAMES = {
     "_checkpoints.reader": "CheckpointReader",
     "_modules.module_tensors": "apply collect",
     "_layer_pager": "LayerPager",
+    "_offload.empty": "empty_weights",
+    "_offload.offloaded": "OffloadedModule offload_module",
     "_pager": "PagedTensor Pager",
+    "_policies": "Schedule schedule",
     "_modules.param_ids": "param_ids set_param_ids",
     "_modules.remap": "KeyRemapper map_indices_contiguous map_indices_contiguous_except",
     "_checkpoints.saver": "Saver split_sparse_dense_state_dict",

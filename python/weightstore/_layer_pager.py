@@ -13,6 +13,8 @@ from ._files.paths import check_local
 from ._files.sizes import Size
 from ._files.source import kind_of
 from ._pager import PagedTensor, Pager, core_options, id_list, whole_number
+from ._policies import Policy, order_of
+from ._tensor_roles import pinned_names
 
 
 class LayerPager(Pager):
@@ -50,10 +52,11 @@ class LayerPager(Pager):
         budget_bytes: Size | None = None,
         pinned: Iterable[Any] = (),
         *,
-        policy: Literal["lru"] = "lru",
+        policy: Policy = "lru",
         strict: bool = False,
         direct: bool | Literal["auto"] = "auto",
         readers: int = 2,
+        window: Size | None = None,
     ) -> None:
         _check_raw_source(source)
         entries = _entries(tensor_map)
@@ -64,8 +67,9 @@ class LayerPager(Pager):
             entries,
             PagedTensor,
             pinned=_pinned_names(pinned, names),
+            schedule=[names.get(id, str(id)) for id in order_of(policy)],
             zero_copy=True,
-            **core_options(budget_bytes, policy, strict, direct, readers),
+            **core_options(budget_bytes, policy, strict, direct, readers, window),
         )
         if any(name is not id for id, name in names.items()):
             slots = {id: _core.Pager.slot(self, name) for id, name in names.items()}  # in the order of the offsets
@@ -159,13 +163,16 @@ def _check_raw_source(source: Any) -> None:
 
 def _pinned_names(pinned: Iterable[Any], names: Mapping[Any, str]) -> list[str]:
     """The core's names of the ids to pin. The core says which do not exist."""
-    kinds = str if all(isinstance(id, str) for id in names) else Hashable
-    found = []
-    for id in id_list("pinned", pinned):
-        if not isinstance(id, kinds):
+    given = id_list("pinned", pinned)
+    if all(isinstance(id, str) for id in names):
+        for id in given:
+            if not isinstance(id, str):
+                raise TypeError(f"pinned must hold names of tensors, not {errors.typed(id)}")
+        return pinned_names(given, list(names.values()))
+    for id in given:
+        if not isinstance(id, Hashable):
             raise TypeError(f"pinned must hold names of tensors, not {errors.typed(id)}")
-        found.append(names.get(id, str(id)))
-    return found
+    return [names.get(id, str(id)) for id in given]
 
 
 def _entries(tensor_map: Mapping[Any, Any]) -> list[tuple[str, int, int]]:

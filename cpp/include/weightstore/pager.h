@@ -89,6 +89,10 @@ enum class EvictionPolicy : std::uint8_t {
 
 struct PagerOptions {
   std::uint64_t budget = kUnlimited;
+  // The budget changes with the available memory of the system and of the control groups, as automatic_budget() counts
+  // it. The pager looks about once a second while tensors are acquired. It gives memory back at once when a tenth of
+  // the budget or more is missing, and takes more when the budget could grow by a quarter.
+  bool follow_memory = false;
   // false (best effort): the budget limits resident_bytes(). Tensors that callers still hold after their eviction, and
   // tensors that are being loaded, do not count. A tensor that does not fit is loaded anyway.
   // true: the budget limits live_bytes(), which counts all of them.
@@ -104,8 +108,9 @@ struct PagerOptions {
   std::vector<std::string> pinned;  // names of tensors to pin
   EvictionPolicy policy = EvictionPolicy::kLru;
   std::vector<std::string> schedule;  // kSchedule: the names in the order of their use; a name may occur several times
-  // kCyclic and kSchedule: the part of the budget through which tensors that are not kept are read. 0 chooses twice the
-  // largest tensor, or 64 MiB if that is more.
+  // kCyclic and kSchedule: tensors that are not kept are read through a window, a part of the budget. It has a quarter
+  // of the budget but at most 64 MiB; or this many bytes, if that is more. 0 stands for twice the largest tensor. Tensors
+  // that callers hold at the same time should fit twice.
   std::uint64_t window = 0;
 };
 
@@ -242,8 +247,8 @@ class Pager {
   // the number of evicted tensors.
   std::size_t clear();
   // Evicts tensors until the pager is within the new budget, or until only pinned and, with a strict budget, held
-  // tensors are left.
-  void set_budget(std::uint64_t bytes);
+  // tensors are left. `follow` is PagerOptions::follow_memory from now on.
+  void set_budget(std::uint64_t bytes, bool follow = false);
   // Evicts everything, and waits for the reads of the reader threads. From now on acquire() throws
   // Error(kInvalidArgument). Tensors that callers hold stay valid.
   void close();

@@ -1,6 +1,7 @@
 #include "pager/eviction.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "pager/policy/policy.h"
 
@@ -162,20 +163,44 @@ bool TensorStates::can_free(std::uint64_t bytes, VictimRule rule) {
   return sum >= bytes;
 }
 
-std::optional<std::size_t> TensorStates::stream_victim(const Policy& policy, std::size_t distance, std::uint64_t charge,
-                                                       bool only_unheld) const {
-  std::optional<std::size_t> best;
-  bool best_fits = false;
-  for (const Candidate& candidate : queue_) {
-    const TensorState& state = states_[candidate.tensor];
-    if (!is_candidate(state) || is_protected(state)) continue;
-    const bool fits = state.frame->charge == charge;
-    if (best && (best_fits > fits || (best_fits == fits && states_[*best].tick < state.tick))) continue;
-    if ((only_unheld && is_held(state)) || policy.distance(candidate.tensor) <= distance) continue;
-    best = candidate.tensor;
-    best_fits = fits;
+// ---- reading ahead --------------------------------------------------------------------------------------------------
+
+template <class Look>
+void TensorStates::look_at_streamed(const Policy& policy, std::size_t distance, Look look) const {
+  // Tensors that are not kept have the smallest keys, which are near the front of the heap.
+  constexpr std::size_t kMost = 1024;
+  for (std::size_t i = 0; i < std::min(queue_.size(), kMost); ++i) {
+    const std::size_t tensor = queue_[i].tensor;
+    const TensorState& state = states_[tensor];
+    if (!is_candidate(state) || is_protected(state) || is_held(state)) continue;
+    const std::size_t needed_after = policy.distance(tensor);
+    if (needed_after <= distance) continue;
+    if (!look(tensor, state, needed_after)) return;
   }
+}
+
+std::optional<std::size_t> TensorStates::stream_victim(const Policy& policy, std::size_t distance,
+                                                       std::uint64_t charge) const {
+  std::optional<std::size_t> best;
+  std::tuple<bool, std::size_t, std::uint64_t> best_rank;
+  look_at_streamed(policy, distance, [&](std::size_t tensor, const TensorState& state, std::size_t needed_after) {
+    const std::tuple rank(state.frame->charge == charge, needed_after, ~state.tick);
+    if (!best || rank > best_rank) {
+      best = tensor;
+      best_rank = rank;
+    }
+    return true;
+  });
   return best;
+}
+
+bool TensorStates::can_stream(std::uint64_t bytes, const Policy& policy, std::size_t distance) const {
+  std::uint64_t sum = 0;
+  look_at_streamed(policy, distance, [&](std::size_t, const TensorState& state, std::size_t) {
+    sum += state.frame->charge;
+    return sum < bytes;
+  });
+  return sum >= bytes;
 }
 
 }  // namespace weightstore::pager

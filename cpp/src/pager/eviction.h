@@ -87,11 +87,12 @@ class TensorStates {
   std::optional<std::size_t> victim(VictimRule rule);
   // Whether the frames of all tensors that the rule allows to evict have at least this much memory.
   bool can_free(std::uint64_t bytes, VictimRule rule);
-  // A tensor that makes room for a prefetch which `policy` expects to be used after `distance` other acquires: not
-  // protected, not held if `only_unheld`, and needed later than the prefetched one. One with a charge of exactly
-  // `charge` goes first, because its buffer fits; then the least recently used one.
-  std::optional<std::size_t> stream_victim(const Policy& policy, std::size_t distance, std::uint64_t charge,
-                                           bool only_unheld) const;
+  // A tensor that makes room for one which `policy` expects to be used after `distance` other acquires: neither
+  // protected nor held, and needed later than that one. A tensor with a charge of exactly `charge` goes first, because
+  // its buffer fits; then the one that is needed last. Looks only at a bounded number of candidates.
+  std::optional<std::size_t> stream_victim(const Policy& policy, std::size_t distance, std::uint64_t charge) const;
+  // Whether the frames of such tensors have at least this much memory.
+  bool can_stream(std::uint64_t bytes, const Policy& policy, std::size_t distance) const;
 
  private:
   static bool is_protected(const TensorState& state) { return state.pins > 0 || state.prefetched || state.kept; }
@@ -108,6 +109,9 @@ class TensorStates {
   static std::uint64_t key_of(const TensorState& state) {
     return state.tick | (state.kept ? std::uint64_t{1} << 63 : 0);
   }
+  // Calls `look` with the tensors that stream_victim() may choose, until it returns false.
+  template <class Look>
+  void look_at_streamed(const Policy& policy, std::size_t distance, Look look) const;
   void enqueue(std::size_t tensor);
   // Takes the first candidate that the rule allows off the queue. Tensors that the rule spares go to `spared`.
   std::optional<Candidate> take_first(VictimRule rule, std::vector<Candidate>& spared);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace weightstore::pager {
@@ -282,6 +283,7 @@ void LoadScheduler::read_ahead() {
   const Policy* policy = account_.policy();
   if (policy == nullptr || account_.is_closed()) return;
   const TensorStates& states = account_.states();
+  planned_ = std::min(planned_, account_.take_nearest_evicted());  // what was evicted must be read again
   bool starving = false;
   bool queued = false;
   while (planned_ < policy->horizon() && readers_.prefetches_left() < kReadAhead) {
@@ -306,8 +308,13 @@ bool LoadScheduler::is_ahead(std::size_t tensor) const {
 }
 
 bool LoadScheduler::has_room_ahead(std::size_t tensor) {
-  if (account_.strict()) return account_.can_read_ahead(tensor, planned_);
-  return account_.has_room_to_prefetch(tensor, loading_bytes());
+  if (account_.strict()) {
+    std::uint64_t queued = 0;
+    for (const std::size_t other : readers_.queued_prefetches()) queued += catalog_.charge(other);
+    return account_.can_read_ahead(tensor, planned_, queued);
+  }
+  // The tensor in use is not protected, and needs room beside those that are.
+  return account_.has_room_to_prefetch(tensor, loading_bytes() + catalog_.largest_buffer());
 }
 
 std::uint64_t LoadScheduler::loading_bytes() const {

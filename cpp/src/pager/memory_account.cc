@@ -7,7 +7,8 @@ namespace weightstore::pager {
 
 namespace {
 
-constexpr std::uint64_t kLeastWindow = std::uint64_t{64} << 20;
+// The window of a policy is a quarter of the budget, but not more than this unless large tensors need it.
+constexpr std::uint64_t kUsualWindow = std::uint64_t{64} << 20;
 
 std::unique_ptr<Policy> policy_for(const Catalog& catalog, const PagerOptions& options) {
   if (options.policy == EvictionPolicy::kLru) return nullptr;
@@ -29,7 +30,7 @@ MemoryAccount::MemoryAccount(const Catalog& catalog, Statistics& statistics, con
       budget_(options.budget),
       pool_limit_(2 * catalog.largest_buffer()),
       room_(std::make_unique<std::condition_variable>()),
-      window_(options.window != 0 ? options.window : std::max(2 * catalog.largest_buffer(), kLeastWindow)),
+      least_window_(options.window != 0 ? options.window : 2 * catalog.largest_buffer()),
       policy_(policy_for(catalog, options)) {
   tell_room();
 }
@@ -157,7 +158,7 @@ bool MemoryAccount::try_reserve_ahead(Load& load, Retired& retired) {
     }
     // New memory costs more than a buffer that fits: a free buffer of another size goes only when no tensor with a
     // buffer of this size can go.
-    const auto victim = states_.stream_victim(*policy_, distance, charge, true);
+    const auto victim = states_.stream_victim(*policy_, distance, charge);
     const bool fits = victim && states_[*victim].frame->charge == charge;
     const std::uint64_t dropped = fits ? 0 : pool_.drop_one(retired);
     live_bytes_ -= dropped;
@@ -167,11 +168,12 @@ bool MemoryAccount::try_reserve_ahead(Load& load, Retired& retired) {
   }
 }
 
-bool MemoryAccount::can_read_ahead(std::size_t tensor, std::size_t distance) {
-  const std::uint64_t charge = catalog_.charge(tensor);
-  if (charge > budget_) return false;
-  if (live_bytes_ - std::min(live_bytes_, pool_.free_bytes()) <= budget_ - charge) return true;
-  return states_.stream_victim(*policy_, distance, charge, true).has_value();
+bool MemoryAccount::can_read_ahead(std::size_t tensor, std::size_t distance, std::uint64_t queued) const {
+  const std::uint64_t needed = catalog_.charge(tensor) + queued;
+  if (needed > budget_) return false;
+  const std::uint64_t used = live_bytes_ - std::min(live_bytes_, pool_.free_bytes());
+  if (used <= budget_ - needed) return true;
+  return states_.can_stream(used - (budget_ - needed), *policy_, distance);
 }
 
 bool MemoryAccount::take_free_buffer(Load& load, std::uint64_t charge) {
@@ -202,9 +204,17 @@ bool MemoryAccount::free_some(VictimRule rule, Retired& retired) {
     live_bytes_ -= dropped;
     return true;
   }
-  const auto victim = states_.victim(rule);
-  if (victim) evict_resident(*victim, retired);
-  return victim.has_value();
+  const auto chosen = victim(rule);
+  if (chosen) evict_resident(*chosen, retired);
+  return chosen.has_value();
+}
+
+std::optional<std::size_t> MemoryAccount::victim(VictimRule rule) {
+  if (policy_ != nullptr && policy_->horizon() > 0) {
+    // The least recently used tensor of a cycle is the next one to be used.
+    if (const auto streamed = states_.stream_victim(*policy_, 0, 0)) return streamed;
+  }
+  return states_.victim(rule);
 }
 
 bool MemoryAccount::may_get_room() const {
@@ -276,15 +286,16 @@ bool MemoryAccount::has_room_to_prefetch(std::size_t tensor, std::uint64_t loadi
 
 void MemoryAccount::evict_for(std::uint64_t bytes, VictimRule rule, Retired& retired) {
   while (bytes > budget_ || states_.resident_bytes() > budget_ - bytes) {
-    const auto victim = states_.victim(rule);
-    if (!victim) return;
-    evict_resident(*victim, retired);
+    const auto chosen = victim(rule);
+    if (!chosen) return;
+    evict_resident(*chosen, retired);
   }
 }
 
 void MemoryAccount::evict_resident(std::size_t tensor, Retired& retired) {
   const bool unused = states_[tensor].prefetched;
   Frame* frame = states_.remove(tensor);
+  if (policy_ != nullptr) nearest_evicted_ = std::min(nearest_evicted_, policy_->distance(tensor));
   statistics_.count(tensor, [&](PagerStats& stats) {
     ++stats.evictions;
     stats.bytes_evicted += frame->bytes.size();
@@ -343,7 +354,8 @@ void MemoryAccount::set_budget(std::uint64_t bytes, Retired& retired) {
 
 void MemoryAccount::tell_room() {
   if (policy_ == nullptr) return;
-  const std::uint64_t room = budget_ - std::min(budget_, window_);
+  const std::uint64_t window = std::max(least_window_, std::min(budget_ / 4, kUsualWindow));
+  const std::uint64_t room = budget_ - std::min(budget_, window);
   policy_->set_room(room - std::min(room, pinned_bytes_));
   states_.set_kept(policy_->kept());
   room_changed_ = false;

@@ -6,7 +6,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pager/buffer_pool.h"
@@ -62,8 +64,9 @@ class MemoryAccount {
   // After a fork: takes a load of the parent off the account, without touching its buffer.
   void forget(const Load& load);
   bool has_room_to_prefetch(std::size_t tensor, std::uint64_t loading_bytes) const;
-  // Whether reserve() would succeed now for a prefetch that the policy expects to be used after `distance` acquires.
-  bool can_read_ahead(std::size_t tensor, std::size_t distance);
+  // Whether reserve() would succeed for a prefetch that the policy expects to be used after `distance` acquires, when
+  // `queued` bytes are going to be taken before.
+  bool can_read_ahead(std::size_t tensor, std::size_t distance, std::uint64_t queued) const;
   BudgetExceeded no_room_for(std::size_t tensor) const;
 
   // ---- what callers ask for --------------------------------------------------------------------------------------
@@ -80,6 +83,8 @@ class MemoryAccount {
   Policy::Step note_acquire(std::size_t tensor);
   // A tensor that was prefetched, or is about to be, is not expected any more. It loses its protection.
   void give_up_prefetch(std::size_t tensor);
+  // The smallest Policy::distance() of the tensors that were evicted since the last call.
+  std::size_t take_nearest_evicted() { return std::exchange(nearest_evicted_, Policy::kNever); }
   // Whether the policy wants to read something ahead and there is no room: has_waiters() is then true.
   void set_starving(bool starving);
 
@@ -117,6 +122,8 @@ class MemoryAccount {
   void set_charged(std::size_t tensor, bool charged);
   // A held tensor becomes absent or resident.
   void forget_held(TensorState& state);
+  // The tensor to evict for one that a caller waits for.
+  std::optional<std::size_t> victim(VictimRule rule);
   // Retires a free buffer or, when there is none, evicts a tensor. False when the rule allows no eviction.
   bool free_some(VictimRule rule, Retired& retired);
   bool may_get_room() const;
@@ -143,8 +150,9 @@ class MemoryAccount {
   std::size_t held_count_ = 0;      // tensors that are kHeld
   std::size_t charged_count_ = 0;   // tensors that are charged
   std::uint64_t pinned_bytes_ = 0;  // the charges of the pinned tensors, resident or not
+ std::size_t nearest_evicted_ = Policy::kNever;
   bool room_changed_ = false;       // since the policy was told
-  const std::uint64_t window_;      // of the policy
+  const std::uint64_t least_window_;  // of the policy
   std::unique_ptr<Policy> policy_;
 };
 

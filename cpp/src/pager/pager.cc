@@ -135,7 +135,7 @@ void Pager::pin(std::size_t slot) { impl_->pin(impl_->catalog().checked(slot)); 
 void Pager::unpin(std::size_t slot) { impl_->unpin(impl_->catalog().checked(slot)); }
 bool Pager::evict(std::size_t slot) { return impl_->evict(impl_->catalog().checked(slot)); }
 std::size_t Pager::clear() { return impl_->clear(); }
-void Pager::set_budget(std::uint64_t bytes) { impl_->set_budget(bytes); }
+void Pager::set_budget(std::uint64_t bytes, bool follow) { impl_->set_budget(bytes, follow); }
 void Pager::close() { impl_->close(); }
 
 bool Pager::is_resident(std::size_t slot) const {

@@ -2,13 +2,17 @@
 
 #include <utility>
 
+#include "io/available_memory.h"
+#include "pager/default_budget.h"
+
 namespace weightstore::pager {
 
 PagerImpl::PagerImpl(std::optional<Reader> reader, TensorTable raw_table, const PagerOptions& options)
     : catalog_(std::move(reader), std::move(raw_table), options),
       default_wait_(options.wait),
       account_(catalog_, statistics_, options),
-      loads_(*this, mutex_, catalog_, account_, statistics_, options.readers) {}
+      loads_(*this, mutex_, catalog_, account_, statistics_, options.readers),
+      follows_memory_(options.follow_memory) {}
 
 std::size_t PagerImpl::find(std::string_view name) {
   if (const auto tensor = table().find(name)) return *tensor;
@@ -42,6 +46,7 @@ void PagerImpl::note_acquire(std::size_t tensor) {
 }
 
 Frame* PagerImpl::try_acquire(std::size_t tensor) {
+  if (follows_memory_.load(std::memory_order_relaxed)) follow_memory();
   const std::lock_guard lock(mutex_);
   if (account_.states()[tensor].presence != Presence::kResident) return nullptr;
   statistics_.count_passes(tensor);
@@ -59,6 +64,7 @@ Frame* PagerImpl::acquire_present(std::size_t tensor, Retired& retired) {
 }
 
 Frame* PagerImpl::acquire(std::size_t tensor, Wait wait, const Progress& progress) {
+  if (follows_memory_.load(std::memory_order_relaxed)) follow_memory();
   Retired retired;
   Lock lock(mutex_);
   statistics_.count_passes(tensor);
@@ -161,10 +167,24 @@ std::size_t PagerImpl::clear() {
   return account_.clear(retired);
 }
 
-void PagerImpl::set_budget(std::uint64_t bytes) {
+void PagerImpl::set_budget(std::uint64_t bytes, bool follow) {
   Retired retired;
   const std::lock_guard lock(mutex_);
+  follows_memory_ = follow;
   account_.set_budget(bytes, retired);
+}
+
+void PagerImpl::follow_memory() {
+  const auto now = Clock::now().time_since_epoch().count();
+  auto look = next_look_.load(std::memory_order_relaxed);
+  const auto next = now + std::chrono::duration_cast<Clock::duration>(kLookInterval).count();
+  if (now < look || !next_look_.compare_exchange_strong(look, next)) return;
+  const std::uint64_t available = io::available_memory(io::Swap::kIgnored);
+  Retired retired;
+  const std::lock_guard lock(mutex_);
+  if (!follows_memory_ || account_.is_closed()) return;
+  const auto budget = followed_budget(account_.budget(), account_.live_bytes(), available);
+  if (budget) account_.set_budget(*budget, retired);
 }
 
 PagerStats PagerImpl::stats() const {

@@ -21,9 +21,9 @@ class CycleDetector {
   std::size_t period() const { return period_; }
   // How many of the last acquires were the same as one period earlier.
   std::size_t matched() const { return matched_; }
-  // Whether the period goes back to the first acquire of all: everything so far is one pass and the beginning of the
-  // second.
-  bool is_second_pass() const { return period_ + matched_ == count_; }
+  // Whether everything so far is one pass and the beginning of the second: the acquires match from the beginning, or
+  // nearly. (A tensor at the end of a pass and at the beginning of the next one looks like a period of 1 at first.)
+  bool is_second_pass() const { return count_ - (period_ + matched_) <= 2; }
   // The last period() acquires.
   std::vector<std::uint32_t> last_period() const;
 

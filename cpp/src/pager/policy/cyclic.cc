@@ -8,8 +8,9 @@
 namespace weightstore::pager {
 namespace {
 
-// So many acquires of the second pass must be as in the first before the policy guesses that all will be.
-constexpr std::size_t kGuess = 3;
+// So many acquires must be as one period earlier before the policy believes in it. In the second pass that is enough to
+// guess that all will be.
+constexpr std::size_t kLeastMatches = 3;
 
 }  // namespace
 
@@ -51,10 +52,12 @@ std::size_t CyclicPolicy::distance(std::size_t tensor) const {
 bool CyclicPolicy::has_new_order() {
   const std::size_t period = detector_.period();
   const std::size_t matched = detector_.matched();
-  if (period == 0) return false;
-  if (may_guess_ && detector_.is_second_pass() && matched >= std::min(period, kGuess)) return true;
-  // The order in use is the same one if it predicted every acquire.
-  return matched >= period && matched % period == 0 && (order_.empty() || surprises_ > 0);
+  if (period == 0 || matched < kLeastMatches) return false;
+  if (may_guess_ && detector_.is_second_pass()) return true;
+  if (matched < period || matched % period != 0) return false;
+  // The order in use is the same one if it predicted every acquire. To replace it takes as many acquires as it has: the
+  // beginning of a pass that is given up twice is not a new order.
+  return order_.empty() || (surprises_ > 0 && matched >= order_.size());
 }
 
 Policy::Step CyclicPolicy::acquired(std::size_t tensor) {
