@@ -26,7 +26,7 @@ SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLi
 CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
-.PHONY: demo test test-cpp test-python interop interop-burn bench sanitize lint format fuzz fresh-install clean
+.PHONY: demo test test-cpp test-python interop interop-burn bench bench-paging sanitize lint format fuzz fresh-install clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -58,6 +58,10 @@ bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
 	$(BIN)/python benchmarks/python/run.py
 	$(BIN)/python benchmarks/python/saver.py
 	$(BIN)/python benchmarks/python/pager.py
+
+# Models larger than memory. Takes some minutes and 2 GB of disk; needs the right to make a control group for its limit.
+bench-paging: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench
+	$(BIN)/python benchmarks/python/paging.py
 
 # A randomized address space can collide with ThreadSanitizer's shadow memory.
 NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)

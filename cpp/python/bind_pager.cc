@@ -53,11 +53,14 @@ std::unique_ptr<BoundPager> page_reader(py::object reader, py::object handle_typ
 }
 
 // `end` is where the last tensor ends: a callable has no size of its own.
-std::shared_ptr<const ByteSource> open_raw_source(const py::object& source, std::uint64_t end) {
+std::shared_ptr<const ByteSource> open_raw_source(const py::object& source, std::uint64_t end, bool mapped) {
   if (py::isinstance<py::str>(source) || py::hasattr(source, "__fspath__")) {
     const auto path = to_path(source);
     ReleaseGil nogil;
-    return io::open_file(path, false, io::system_file_ops());
+    return io::open_file(path, mapped, io::system_file_ops());
+  }
+  if (py::hasattr(source, "_total_size_bytes")) {
+    return callable_source(source, py::cast<std::uint64_t>(source.attr("_total_size_bytes")));
   }
   if (py::hasattr(source, "readinto") && py::hasattr(source, "seek")) return file_object_source(source);
   if (PyCallable_Check(source.ptr()) != 0) return callable_source(source, end);
@@ -67,7 +70,7 @@ std::shared_ptr<const ByteSource> open_raw_source(const py::object& source, std:
 using Entries = std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>;
 
 std::unique_ptr<BoundPager> page_raw(const py::object& source, const Entries& map, py::object handle_type,
-                                     const PagerOptions& options) {
+                                     const PagerOptions& options, bool mapped) {
   return with_pager_errors([&] {
     std::vector<NamedEntry> entries;
     std::uint64_t end = 0;
@@ -76,7 +79,7 @@ std::unique_ptr<BoundPager> page_raw(const py::object& source, const Entries& ma
       std::uint64_t last = 0;
       if (!__builtin_add_overflow(offset, size, &last)) end = std::max(end, last);
     }
-    const auto opened = open_raw_source(source, end);
+    const auto opened = open_raw_source(source, end, mapped);
     return std::make_unique<BoundPager>(std::make_unique<Pager>(opened, entries, options), std::move(handle_type),
                                         opened);
   });
@@ -87,11 +90,12 @@ void bind_constructors(PagerClass& cls) {
             return page_reader(std::move(reader), std::move(handle_type), options_of(options));
           }),
           py::arg("reader"), py::arg("handle_type"));
-  cls.def(py::init([](const py::object& source, const Entries& entries, py::object handle_type,
-                      const py::kwargs& options) {
-            return page_raw(source, entries, std::move(handle_type), options_of(options));
-          }),
-          py::arg("source"), py::arg("entries"), py::arg("handle_type"));
+  cls.def(
+      py::init([](const py::object& source, const Entries& entries, py::object handle_type, const py::kwargs& options) {
+        return page_raw(source, entries, std::move(handle_type), options_of(options),
+                        py::cast<bool>(options["mapped"]));
+      }),
+      py::arg("source"), py::arg("entries"), py::arg("handle_type"));
 }
 
 // ---- acquiring ------------------------------------------------------------------------------------------------------

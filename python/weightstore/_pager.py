@@ -116,13 +116,17 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
 
 
 class Pager(_core.Pager):
-    """Keeps tensors of a file in memory, within a budget. It evicts the least recently used ones, and reads them again
+    """Keeps tensors of a file in memory, within a budget. It evicts those that its policy chooses, and reads them again
     when they are needed. Thread-safe.
 
     source: a path, bytes, a binary file object, or a File. Over a mapped File, tensors are views of the mapping, and
         eviction gives the pages back to the system. Otherwise the pager reads tensors into buffers of its own.
-    budget: bytes, or text such as "4GB" or "4GiB"; "auto" for the available memory; None for no limit.
-    pinned: names or slots of tensors that are never evicted.
+    budget: bytes, or text such as "4GB" or "4GiB"; "auto" follows the available memory; None for no limit.
+    pinned: tensors that are never evicted: names, slots, patterns such as "encoder.*", or the roles "embeddings", "head" and
+        "last:4" (the last four layers).
+    policy: "lru" evicts the least recently used tensor; "cyclic" is for tensors that are used in the same order again and again, and
+        learns the order; schedule([...]) gives the order.
+    window: with "cyclic" and schedule(), the part of the budget through which tensors that are not kept are read, at least.
     strict: False lets tensors that callers hold, and tensors that do not fit, exceed the budget; `over_budget_bytes`
         shows by how much. True counts all memory (`live_bytes`): acquire() waits for room or raises BudgetExceeded.
     direct: True bypasses the page cache. "auto" does so if the tensors together are larger than the available memory.
@@ -314,7 +318,9 @@ def _name_of(id: Any, reader: _core.Reader, argument: str) -> str:
         return id
     slot = whole_number(id, f"{argument} must hold names or slots of tensors")
     if not 0 <= slot < len(reader):
-        raise errors.make("not_found", f"{argument}: there is no slot {slot} among {len(reader)} tensors", format="pager")
+        raise errors.make(
+            "not_found", f"{argument}: there is no slot {slot} among {len(reader)} tensors", format="pager"
+        )
     return reader.describe(slot)[0]
 
 

@@ -14,8 +14,12 @@ from typing import Any
 from . import errors
 
 # A part of the name between two dots.
-_EMBEDDINGS = re.compile(r"(embed|embeds|(\w+_)?(embeddings?|embed|embd|emb|embed_\w+)|embed_\w+|wte|wpe|shared|token_embd)")
-_HEAD = re.compile(r"(lm_|output_|classification_)?head|output|lm_head|(\w+_)?classifier|logits|unembed(ding)?|fc_out|embed_out")
+_EMBEDDINGS = re.compile(
+    r"(embed|embeds|(\w+_)?(embeddings?|embed|embd|emb|embed_\w+)|embed_\w+|wte|wpe|shared|token_embd)"
+)
+_HEAD = re.compile(
+    r"(lm_|output_|classification_)?head|output|lm_head|(\w+_)?classifier|logits|unembed(ding)?|fc_out|embed_out"
+)
 _LAST = re.compile(r"last:(\d+)")
 _NUMBERED = re.compile(r"^((?:[^.]+\.)*?[^.]+\.)(\d+)\.")
 

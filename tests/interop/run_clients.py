@@ -22,6 +22,7 @@ MODEL_LIBRARIES = [
     ["peft_adapters.py"],
     ["hub_serialization.py"],
     ["torch_dcp.py"],
+    ["offloaded_models.py"],
 ]
 # Arguments of pytest, by the environment. Each framework has a process: they do not all agree with each other in one.
 ENVIRONMENTS = {

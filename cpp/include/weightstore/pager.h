@@ -34,6 +34,12 @@ struct NamedEntry {
   TensorEntry entry;
 };
 
+// A file as a raw source. The first one is read. The second one is mapped: with PagerOptions::zero_copy, tensors are
+// views of the mapping, and eviction gives their pages back to the system. Both keep the file open, and go on with it
+// when another file of the same name replaces it. Throw Error(kIo).
+std::shared_ptr<const ByteSource> raw_file(const std::filesystem::path& path);
+std::shared_ptr<const ByteSource> raw_mapped_file(const std::filesystem::path& path);
+
 // The source ends inside a tensor: of the `needed` bytes at offset(), only `available` exist. Code kIo.
 class OffloadEof : public Error {
  public:
@@ -109,8 +115,8 @@ struct PagerOptions {
   EvictionPolicy policy = EvictionPolicy::kLru;
   std::vector<std::string> schedule;  // kSchedule: the names in the order of their use; a name may occur several times
   // kCyclic and kSchedule: tensors that are not kept are read through a window, a part of the budget. It has a quarter
-  // of the budget but at most 64 MiB; or this many bytes, if that is more. 0 stands for twice the largest tensor. Tensors
-  // that callers hold at the same time should fit twice.
+  // of the budget but at most 64 MiB; or this many bytes, if that is more. 0 stands for twice the largest tensor.
+  // Tensors that callers hold at the same time should fit twice.
   std::uint64_t window = 0;
 };
 
@@ -159,6 +165,8 @@ class ResidentTensor {
   std::size_t size() const { return bytes_.size(); }
   std::size_t slot() const { return slot_; }
 
+  // Another handle of the same tensor, to be released by itself.
+  ResidentTensor clone() const;
   // The bytes with an owner of their own. The owner holds the tensor, independently of this object.
   SharedBytes share() const;
   // The same as writable memory, for libraries that know no read-only memory. For a tensor that was read into a buffer,

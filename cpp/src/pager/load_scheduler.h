@@ -99,9 +99,9 @@ class LoadScheduler : private LoadRunner {
   Statistics& statistics_;
   std::unordered_map<std::size_t, LoadPtr> loading_;
   ReaderThreads readers_;
-  std::size_t planned_ = 0;               // so many of the acquires that the policy expects are seen to
-  std::deque<std::size_t> ahead_;         // tensors that were queued for the policy, the oldest first
-  int process_;  // the process that made the pager, to notice a fork
+  std::size_t planned_ = 0;        // so many of the acquires that the policy expects are seen to
+  std::deque<std::size_t> ahead_;  // tensors that were queued for the policy, the oldest first
+  int process_;                    // the process that made the pager, to notice a fork
 };
 
 }  // namespace weightstore::pager

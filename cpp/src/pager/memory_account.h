@@ -150,8 +150,8 @@ class MemoryAccount {
   std::size_t held_count_ = 0;      // tensors that are kHeld
   std::size_t charged_count_ = 0;   // tensors that are charged
   std::uint64_t pinned_bytes_ = 0;  // the charges of the pinned tensors, resident or not
- std::size_t nearest_evicted_ = Policy::kNever;
-  bool room_changed_ = false;       // since the policy was told
+  std::size_t nearest_evicted_ = Policy::kNever;
+  bool room_changed_ = false;         // since the policy was told
   const std::uint64_t least_window_;  // of the policy
   std::unique_ptr<Policy> policy_;
 };

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "io/file_source.h"
 #include "pager/pager_impl.h"
 #include "pager/raw_table.h"
 
@@ -15,7 +16,8 @@ std::shared_ptr<pager::PagerImpl> make_impl(std::optional<Reader> reader, Tensor
                 "readers is " + std::to_string(options.readers) + "; it must be from 1 to 64");
   }
   if (options.policy == EvictionPolicy::kSchedule ? options.schedule.empty() : !options.schedule.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "a schedule with at least one tensor belongs to EvictionPolicy::kSchedule");
+    throw Error(ErrorCode::kInvalidArgument,
+                "a schedule with at least one tensor belongs to EvictionPolicy::kSchedule");
   }
   auto impl = std::make_shared<pager::PagerImpl>(std::move(reader), std::move(table), options);
   std::string missing;
@@ -58,6 +60,11 @@ ResidentTensor& ResidentTensor::operator=(ResidentTensor&& other) noexcept {
   return *this;
 }
 
+ResidentTensor ResidentTensor::clone() const {
+  if (frame_ != nullptr) frame_->refs.fetch_add(1, std::memory_order_relaxed);
+  return ResidentTensor(frame_);
+}
+
 SharedBytes ResidentTensor::share() const {
   if (frame_ == nullptr) return {};
   // Taken before the shared_ptr is made: when that runs out of memory, it drops the reference.
@@ -86,6 +93,14 @@ void ResidentTensor::release() noexcept {
   if (frame_ == nullptr) return;
   bytes_ = {};
   pager::PagerImpl::drop(std::exchange(frame_, nullptr));
+}
+
+std::shared_ptr<const ByteSource> raw_file(const std::filesystem::path& path) {
+  return io::open_file(path, false, io::current_file_ops());
+}
+
+std::shared_ptr<const ByteSource> raw_mapped_file(const std::filesystem::path& path) {
+  return io::open_file(path, true, io::current_file_ops());
 }
 
 Pager::Pager(std::shared_ptr<const ByteSource> source, std::span<const NamedEntry> entries, PagerOptions options)

@@ -26,7 +26,8 @@ class Seat:
         self.key = key
         self.weight = weight
         self.original: Any = owner._parameters[key]
-        self.placeholder = Placeholder(self.original, weight.dtype, name, block or type(owner).__name__)
+        like: Any = self.original
+        self.placeholder = Placeholder(like, weight.dtype, name, block or type(owner).__name__)
 
     def put(self, value: Any) -> None:
         self.owner._parameters[self.key] = value

@@ -36,7 +36,7 @@ def empty_weights() -> Iterator[None]:
     with _patch:
         _depth += 1
         if _depth == 1:
-            torch.nn.Module.register_parameter = _register_on_meta  # type: ignore[method-assign]
+            torch.nn.Module.register_parameter = _register_on_meta  # type: ignore[method-assign, assignment]
     _state.depth = getattr(_state, "depth", 0) + 1
     try:
         yield

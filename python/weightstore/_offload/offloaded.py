@@ -25,6 +25,7 @@ from .pins import pinned_slots
 from .report import describe_run
 from .weights import Weight
 
+
 def offload_module(
     model: torch.nn.Module,
     source: Any,
@@ -102,7 +103,7 @@ class OffloadedModule:
                 block.seats = members[name]
                 self._blocks.append(block)
         self._guards = [
-            module.register_load_state_dict_pre_hook(_refuse_load)
+            module.register_load_state_dict_pre_hook(_refuse_load)  # type: ignore[no-untyped-call]
             for module in {id(seat.owner): seat.owner for seat in self._seats}.values()
         ]
         for block in self._blocks:
@@ -176,7 +177,9 @@ class OffloadedModule:
     def _needs(self, found: dict[str, Any], members: dict[str, list[Seat]]) -> tuple[int, int]:
         """The memory of the pager that the largest block needs together with the blocks around it; and that of its copies."""
         stored = {name: _stored_bytes(seats) for name, seats in members.items()}
-        copied = {name: sum({id(s.weight): s.weight.copied_bytes for s in seats}.values()) for name, seats in members.items()}
+        copied = {
+            name: sum({id(s.weight): s.weight.copied_bytes for s in seats}.values()) for name, seats in members.items()
+        }
         needed = largest_copies = 0
         for name in members:
             path = around(name, found)

@@ -29,7 +29,9 @@ def pinned_slots(
         for name in names or pinned_names([entry], list(by_name)):
             if name not in by_name:
                 raise errors.make(
-                    "not_found", f"pinned: the module has no parameter {name!r} with a tensor in the file", format="pager"
+                    "not_found",
+                    f"pinned: the module has no parameter {name!r} with a tensor in the file",
+                    format="pager",
                 )
             slots.update(dict.fromkeys(by_name[name].weight.slots))
     return list(slots)

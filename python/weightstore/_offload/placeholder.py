@@ -9,22 +9,26 @@ import torch
 from .. import errors
 
 # What can be known of a weight without its values.
-_KNOWN = frozenset(
-    getattr(torch.Tensor, name).__get__
-    for name in (
-        "shape dtype device layout requires_grad grad grad_fn is_leaf ndim is_meta is_cuda is_cpu is_sparse is_sparse_csr "
-        "is_quantized is_nested is_mkldnn is_mps is_xpu is_xla is_ipu is_vulkan is_maia itemsize nbytes names retains_grad "
-        "output_nr is_mtia"
-    ).split()
-    if hasattr(getattr(torch.Tensor, name, None), "__get__")
-) | frozenset(
-    getattr(torch.Tensor, name)
-    for name in (
-        "size dim numel nelement element_size stride is_floating_point is_complex is_contiguous is_signed __len__ ndimension "
-        "storage_offset is_inference get_device __hash__ __format__"
-    ).split()
-    if hasattr(torch.Tensor, name)
-) | {torch.is_floating_point, torch.is_complex, torch.numel}
+_KNOWN = (
+    frozenset(
+        getattr(torch.Tensor, name).__get__
+        for name in (
+            "shape dtype device layout requires_grad grad grad_fn is_leaf ndim is_meta is_cuda is_cpu is_sparse is_sparse_csr "
+            "is_quantized is_nested is_mkldnn is_mps is_xpu is_xla is_ipu is_vulkan is_maia itemsize nbytes names retains_grad "
+            "output_nr is_mtia"
+        ).split()
+        if hasattr(getattr(torch.Tensor, name, None), "__get__")
+    )
+    | frozenset(
+        getattr(torch.Tensor, name)
+        for name in (
+            "size dim numel nelement element_size stride is_floating_point is_complex is_contiguous is_signed __len__ ndimension "
+            "storage_offset is_inference get_device __hash__ __format__"
+        ).split()
+        if hasattr(torch.Tensor, name)
+    )
+    | {torch.is_floating_point, torch.is_complex, torch.numel}
+)
 
 
 class Placeholder(torch.nn.Parameter):
@@ -61,7 +65,7 @@ class Placeholder(torch.nn.Parameter):
             tensor=self.weight_name,
         )
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"<offloaded weight {self.weight_name!r} {self.dtype} {list(self.shape)}>"
 
     def __deepcopy__(self, memo: Any) -> Any:

@@ -48,10 +48,7 @@ class Weight:
 
     def tensor(self, handles: dict[int, PagedTensor]) -> torch.Tensor:
         """The values, from handles by slot. They are a view of the pager's memory where nothing has to be changed."""
-        if self._whole:
-            made = handles[self.slots[0]].torch()
-        else:
-            made = _over(self._values, handles).torch(own=True)
+        made = handles[self.slots[0]].torch() if self._whole else _over(self._values, handles).torch(own=True)
         return (made.to(self.dtype) if self._casts else made).view(self._shape)
 
 

@@ -103,7 +103,7 @@ def test_real_parameters_are_replaced(saved):
     net = Net().eval()
     with offload_module(net, path, budget=BUDGET):
         assert torch.equal(outputs(net), expected)
-        assert all(repr(p).startswith('<offloaded') for p in net.parameters())
+        assert all(repr(p).startswith("<offloaded") for p in net.parameters())
 
 
 def test_inference_mode_and_autograd_that_is_not_used(saved):
@@ -165,7 +165,9 @@ def test_two_modules_on_one_pager(saved):
         assert torch.equal(outputs(one), expected)
 
 
-@pytest.mark.parametrize("module", [nn.MultiheadAttention(16, 2), nn.TransformerEncoderLayer(16, 2, 32), nn.LSTM(16, 16)])
+@pytest.mark.parametrize(
+    "module", [nn.MultiheadAttention(16, 2), nn.TransformerEncoderLayer(16, 2, 32), nn.LSTM(16, 16)]
+)
 def test_modules_that_use_the_weights_of_others(tmp_path, module):
     module = module.eval()
     save_file(module.state_dict(), tmp_path / "m.safetensors")
@@ -245,7 +247,9 @@ def test_a_store_renames_and_adapts(saved, tmp_path):
     weightstore.BurnpackStore.from_file(tmp_path / "burn.bpk").with_to_adapter(
         weightstore.PyTorchToBurnAdapter
     ).collect_from(plain)
-    store = weightstore.BurnpackStore.from_file(tmp_path / "burn.bpk").with_from_adapter(weightstore.BurnToPyTorchAdapter)
+    store = weightstore.BurnpackStore.from_file(tmp_path / "burn.bpk").with_from_adapter(
+        weightstore.BurnToPyTorchAdapter
+    )
     net = empty()
     with offload_module(net, store, budget="1MB"):
         assert torch.equal(outputs(net), expected)
@@ -337,6 +341,7 @@ def test_writes_are_found_and_undone(saved):
     path, expected = saved
     net = empty()
     with offload_module(net, path, budget=BUDGET, pinned=["layers.2.*"]):
+
         def write(module, args):
             module.up.weight.mul_(2)
 
@@ -384,8 +389,7 @@ def test_a_read_that_fails_in_the_middle_of_a_forward(saved):
             assert torch.equal(outputs(net), expected)
         os.truncate(path, len(data) // 2)
         with pytest.raises(OffloadEof, match=r"tensor 'layers\.\d\.\w+\.\w+'"):
-            for _ in range(2):
-                outputs(net)
+            outputs(net)
         path.write_bytes(data)
         assert torch.equal(outputs(net), expected)
         assert handle.pager.stats()["load_errors"] > 0

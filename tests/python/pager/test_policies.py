@@ -60,7 +60,8 @@ def kept_by_rule(sizes, order, room):
     small = [t for t in counts if sizes[t] < 128 << 10]
     first = small if sum(sizes[t] for t in small) <= room // 8 else []
     groups = [first] + [
-        [t for t in counts if counts[t] == uses and t not in first] for uses in sorted(set(counts.values()), reverse=True)
+        [t for t in counts if counts[t] == uses and t not in first]
+        for uses in sorted(set(counts.values()), reverse=True)
     ]
     kept = set()
     for group in groups:
@@ -213,7 +214,7 @@ def test_an_early_exit_keeps_what_is_kept():
         read = run(source, pager, order)
         assert len(read) <= 13 + 2 * 3  # each jump may cost the window
         assert len(run(source, pager, order)) == 13
-        assert set(kept) & set(t for t in order if pager.is_resident(str(t)))
+        assert set(kept) & {t for t in order if pager.is_resident(str(t))}
 
 
 @settings(max_examples=25, deadline=None)
