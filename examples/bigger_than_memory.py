@@ -128,7 +128,7 @@ def run(model: Stack, path: Path, budget: int, rate: float, arguments: Any) -> N
     with weightstore.offload_module(model, path, budget=budget, policy=arguments.policy) as handle, torch.no_grad():
         for _ in range(2):
             model(x)  # the policy learns the order
-        handle.pager.reset_stats()
+        before = handle.pager.stats()
         with Timeline(handle) as timeline:
             for i, layer in enumerate(model.layers):
                 layer.register_forward_pre_hook(lambda *_, i=i: timeline.runs.append((time.perf_counter(), 0.0, i)))
@@ -136,7 +136,8 @@ def run(model: Stack, path: Path, budget: int, rate: float, arguments: Any) -> N
             for _ in range(arguments.passes):
                 model(x)
             seconds = (time.perf_counter() - start) / arguments.passes
-        stats = handle.pager.stats()
+        after = handle.pager.stats()
+        stats = {name: after[name] - before[name] for name in ("hits", "misses", "coalesced_waits", "wait_ns", "bytes_read")}
         size = path.stat().st_size
         acquires = stats["hits"] + stats["misses"] + stats["coalesced_waits"]
         waited = stats["wait_ns"] / 1e9 / arguments.passes

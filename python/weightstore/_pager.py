@@ -336,8 +336,12 @@ def _budget_bytes(budget: Size | None) -> int:
         return _core.UNLIMITED
     if budget == "auto":
         return _core.automatic_budget()
+    return _size(budget, "budget", least=0)
+
+
+def _size(size: Size, what: str, *, least: int) -> int:
     try:
-        return parse_size(budget, "budget", least=0)
+        return parse_size(size, what, least=least)
     except errors.StoreError as error:
         raise errors.placed(error, "pager") from None
 
@@ -358,5 +362,5 @@ def core_options(
         "direct": "auto" if direct == "auto" else "always" if direct else "never",
         "readers": threads,
         "policy": kind_of_policy(policy),
-        "window": 0 if window is None else parse_size(window, "window"),
+        "window": 0 if window is None else _size(window, "window", least=1),
     }

@@ -40,7 +40,7 @@ def _slot(entry: Any, count: int) -> int:
     try:
         slot = index(entry)
     except TypeError:
-        raise TypeError(f"pinned must hold names, patterns, roles or slots of tensors, not {entry!r}") from None
+        raise TypeError(f"pinned must hold names or slots of tensors, patterns or roles, not {entry!r}") from None
     if not 0 <= slot < count:
         raise errors.make("not_found", f"cannot pin slot {slot}: the source has {count} tensors", format="pager")
     return slot

@@ -136,7 +136,7 @@ struct PagerStats {
   std::uint64_t prefetch_issued = 0;   // tensors that were queued
   std::uint64_t prefetch_used = 0;     // acquired after the prefetch was complete
   std::uint64_t prefetch_late = 0;     // acquired before the prefetch was complete
-  std::uint64_t prefetch_wasted = 0;   // evicted before anybody acquired them
+  std::uint64_t prefetch_wasted = 0;   // evicted, or no longer expected, before anybody acquired them
   std::uint64_t prefetch_skipped = 0;  // not loaded, because there was no room
   std::uint64_t wait_ns = 0;           // the time that acquires waited
   std::uint64_t load_ns = 0;           // the time that loads took, including the checksums

@@ -252,7 +252,7 @@ void LoadScheduler::queue_prefetch(std::size_t tensor) {
 void LoadScheduler::run_prefetch(Lock& lock, std::size_t tensor) {
   TensorState& state = account_.states()[tensor];
   if (state.presence != Presence::kQueued) return;
-  const bool reads_ahead = account_.strict() && account_.policy() != nullptr;  // reserve() looks for room
+  const bool reads_ahead = account_.strict() && account_.is_expected(tensor);  // reserve() looks for room
   if (!reads_ahead && !account_.has_room_to_prefetch(tensor, loading_bytes())) {
     state.presence = Presence::kAbsent;
     statistics_.count(tensor, [](PagerStats& stats) { ++stats.prefetch_skipped; });

@@ -104,7 +104,7 @@ void MemoryAccount::reserve(Lock& lock, Load& load, Deadline& deadline, Retired&
     if (catalog_.is_view(tensor) || !take_free_buffer(load, charge)) charge_new(load, charge);
     return;
   }
-  if (load.is_prefetch() && policy_ != nullptr ? try_reserve_ahead(load, retired) : try_reserve(load, retired)) return;
+  if (load.is_prefetch() && is_expected(tensor) ? try_reserve_ahead(load, retired) : try_reserve(load, retired)) return;
   if (load.is_prefetch()) throw no_room_for(tensor);
 
   struct Waiting {
@@ -356,7 +356,9 @@ void MemoryAccount::tell_room() {
   if (policy_ == nullptr) return;
   const std::uint64_t window = std::max(least_window_, std::min(budget_ / 4, kUsualWindow));
   const std::uint64_t room = budget_ - std::min(budget_, window);
-  policy_->set_room(room - std::min(room, pinned_bytes_));
+  std::vector<bool> pinned(states_.size());
+  for (std::size_t i = 0; i < pinned.size(); ++i) pinned[i] = states_[i].pins > 0;
+  policy_->set_room(room - std::min(room, pinned_bytes_), std::move(pinned));
   states_.set_kept(policy_->kept());
   room_changed_ = false;
 }

@@ -79,6 +79,10 @@ class MemoryAccount {
   // ---- the policy ------------------------------------------------------------------------------------------------
   // Null for the least recently used order.
   const Policy* policy() const { return policy_.get(); }
+  // Whether there is a policy that expects this tensor.
+  bool is_expected(std::size_t tensor) const {
+    return policy_ != nullptr && policy_->distance(tensor) != Policy::kNever;
+  }
   // Tells the policy what a caller acquires. Only when there is one.
   Policy::Step note_acquire(std::size_t tensor);
   // A tensor that was prefetched, or is about to be, is not expected any more. It loses its protection.

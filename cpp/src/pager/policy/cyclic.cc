@@ -1,6 +1,7 @@
 #include "pager/policy/cyclic.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "pager/policy/kept_set.h"
@@ -15,13 +16,20 @@ constexpr std::size_t kLeastMatches = 3;
 }  // namespace
 
 CyclicPolicy::CyclicPolicy(std::vector<std::uint64_t> charges, std::vector<std::uint32_t> order)
-    : charges_(std::move(charges)), learns_(order.empty()), detector_(charges_.size()), kept_(charges_.size()) {
+    : charges_(std::move(charges)), learns_(order.empty()), detector_(charges_.size()), pinned_(charges_.size()) {
   set_order(std::move(order));
 }
 
-void CyclicPolicy::set_room(std::uint64_t bytes) {
+void CyclicPolicy::set_room(std::uint64_t bytes, std::vector<bool> pinned) {
   room_ = bytes;
-  kept_ = choose_kept(order_, charges_, room_);
+  pinned_ = std::move(pinned);
+  choose();
+}
+
+void CyclicPolicy::choose() {
+  std::vector<std::uint32_t> loose;
+  std::copy_if(order_.begin(), order_.end(), std::back_inserter(loose), [&](auto tensor) { return !pinned_[tensor]; });
+  kept_ = choose_kept(loose, charges_, room_);
 }
 
 void CyclicPolicy::set_order(std::vector<std::uint32_t> order) {
@@ -38,7 +46,7 @@ void CyclicPolicy::set_order(std::vector<std::uint32_t> order) {
   positions_.resize(order_.size());
   std::vector<std::uint32_t> end(begin_.begin(), begin_.end() - 1);
   for (std::size_t i = 0; i < order_.size(); ++i) positions_[end[order_[i]]++] = static_cast<std::uint32_t>(i);
-  kept_ = choose_kept(order_, charges_, room_);
+  choose();
 }
 
 std::size_t CyclicPolicy::distance(std::size_t tensor) const {

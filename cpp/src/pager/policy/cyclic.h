@@ -22,7 +22,7 @@ class CyclicPolicy final : public Policy {
   CyclicPolicy(std::vector<std::uint64_t> charges, std::vector<std::uint32_t> order);
 
   Step acquired(std::size_t tensor) override;
-  void set_room(std::uint64_t bytes) override;
+  void set_room(std::uint64_t bytes, std::vector<bool> pinned) override;
   const std::vector<bool>& kept() const override { return kept_; }
   std::size_t horizon() const override { return order_.size(); }
   std::size_t expected(std::size_t ahead) const override { return order_[(next_ + ahead) % order_.size()]; }
@@ -31,6 +31,7 @@ class CyclicPolicy final : public Policy {
 
  private:
   bool has_new_order();
+  void choose();
   void set_order(std::vector<std::uint32_t> order);
   // Goes to the position after this tensor. False when the tensor was not the expected one.
   bool follow(std::size_t tensor);
@@ -40,6 +41,7 @@ class CyclicPolicy final : public Policy {
   bool may_guess_ = true;  // the first pass is not over
   CycleDetector detector_;
   std::uint64_t room_ = 0;
+  std::vector<bool> pinned_;
   std::vector<bool> kept_;
   std::vector<std::uint32_t> order_;
   std::size_t next_ = 0;  // the position that is expected next
