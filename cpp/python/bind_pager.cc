@@ -23,17 +23,25 @@ using PagerClass = py::class_<BoundPager>;
 
 // ---- making a pager -------------------------------------------------------------------------------------------------
 
-PagerOptions options_of(std::uint64_t budget, bool strict, const std::string& direct, unsigned readers, bool zero_copy,
-                        std::vector<std::string> pinned) {
+// The keyword arguments that both constructors take. The Python package has checked them.
+PagerOptions options_of(const py::kwargs& given) {
+  const auto direct = py::cast<std::string>(given["direct"]);
+  const auto policy = py::cast<std::string>(given["policy"]);
   PagerOptions options;
-  options.budget = budget;
-  options.strict = strict;
-  options.readers = readers;
-  options.zero_copy = zero_copy;
-  options.pinned = std::move(pinned);
+  options.budget = py::cast<std::uint64_t>(given["budget"]);
+  options.strict = py::cast<bool>(given["strict"]);
+  options.readers = py::cast<unsigned>(given["readers"]);
+  options.zero_copy = py::cast<bool>(given["zero_copy"]);
+  options.pinned = py::cast<std::vector<std::string>>(given["pinned"]);
   options.direct = direct == "always"  ? DirectReads::kAlways
                    : direct == "never" ? DirectReads::kNever
                                        : DirectReads::kAuto;
+  options.policy = policy == "cyclic"     ? EvictionPolicy::kCyclic
+                   : policy == "schedule" ? EvictionPolicy::kSchedule
+                                          : EvictionPolicy::kLru;
+  options.schedule = py::cast<std::vector<std::string>>(given["schedule"]);
+  options.follow_memory = py::cast<bool>(given["follow"]);
+  options.window = py::cast<std::uint64_t>(given["window"]);
   return options;
 }
 
@@ -45,11 +53,14 @@ std::unique_ptr<BoundPager> page_reader(py::object reader, py::object handle_typ
 }
 
 // `end` is where the last tensor ends: a callable has no size of its own.
-std::shared_ptr<const ByteSource> open_raw_source(const py::object& source, std::uint64_t end) {
+std::shared_ptr<const ByteSource> open_raw_source(const py::object& source, std::uint64_t end, bool mapped) {
   if (py::isinstance<py::str>(source) || py::hasattr(source, "__fspath__")) {
     const auto path = to_path(source);
     ReleaseGil nogil;
-    return io::open_file(path, false, io::system_file_ops());
+    return io::open_file(path, mapped, io::system_file_ops());
+  }
+  if (py::hasattr(source, "_total_size_bytes")) {
+    return callable_source(source, py::cast<std::uint64_t>(source.attr("_total_size_bytes")));
   }
   if (py::hasattr(source, "readinto") && py::hasattr(source, "seek")) return file_object_source(source);
   if (PyCallable_Check(source.ptr()) != 0) return callable_source(source, end);
@@ -59,7 +70,7 @@ std::shared_ptr<const ByteSource> open_raw_source(const py::object& source, std:
 using Entries = std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t>>;
 
 std::unique_ptr<BoundPager> page_raw(const py::object& source, const Entries& map, py::object handle_type,
-                                     const PagerOptions& options) {
+                                     const PagerOptions& options, bool mapped) {
   return with_pager_errors([&] {
     std::vector<NamedEntry> entries;
     std::uint64_t end = 0;
@@ -68,28 +79,23 @@ std::unique_ptr<BoundPager> page_raw(const py::object& source, const Entries& ma
       std::uint64_t last = 0;
       if (!__builtin_add_overflow(offset, size, &last)) end = std::max(end, last);
     }
-    const auto opened = open_raw_source(source, end);
+    const auto opened = open_raw_source(source, end, mapped);
     return std::make_unique<BoundPager>(std::make_unique<Pager>(opened, entries, options), std::move(handle_type),
                                         opened);
   });
 }
 
 void bind_constructors(PagerClass& cls) {
-  cls.def(py::init([](py::object reader, py::object handle_type, std::uint64_t budget, bool strict,
-                      const std::string& direct, unsigned readers, bool zero_copy, std::vector<std::string> pinned) {
-            return page_reader(std::move(reader), std::move(handle_type),
-                               options_of(budget, strict, direct, readers, zero_copy, std::move(pinned)));
+  cls.def(py::init([](py::object reader, py::object handle_type, const py::kwargs& options) {
+            return page_reader(std::move(reader), std::move(handle_type), options_of(options));
           }),
-          py::arg("reader"), py::arg("handle_type"), py::kw_only(), py::arg("budget"), py::arg("strict"),
-          py::arg("direct"), py::arg("readers"), py::arg("zero_copy"), py::arg("pinned"));
-  cls.def(py::init([](const py::object& source, const Entries& entries, py::object handle_type, std::uint64_t budget,
-                      bool strict, const std::string& direct, unsigned readers, bool zero_copy,
-                      std::vector<std::string> pinned) {
-            return page_raw(source, entries, std::move(handle_type),
-                            options_of(budget, strict, direct, readers, zero_copy, std::move(pinned)));
-          }),
-          py::arg("source"), py::arg("entries"), py::arg("handle_type"), py::kw_only(), py::arg("budget"),
-          py::arg("strict"), py::arg("direct"), py::arg("readers"), py::arg("zero_copy"), py::arg("pinned"));
+          py::arg("reader"), py::arg("handle_type"));
+  cls.def(
+      py::init([](const py::object& source, const Entries& entries, py::object handle_type, const py::kwargs& options) {
+        return page_raw(source, entries, std::move(handle_type), options_of(options),
+                        py::cast<bool>(options["mapped"]));
+      }),
+      py::arg("source"), py::arg("entries"), py::arg("handle_type"));
 }
 
 // ---- acquiring ------------------------------------------------------------------------------------------------------
@@ -230,7 +236,9 @@ void bind_eviction(PagerClass& cls) {
   cls.def(
       "clear", [](const BoundPager& self) { return self.pager->clear(); }, nogil,
       "Evicts all tensors that are not pinned; returns how many.");
-  cls.def("_set_budget", [](const BoundPager& self, std::uint64_t bytes) { self.pager->set_budget(bytes); }, nogil);
+  cls.def(
+      "_set_budget",
+      [](const BoundPager& self, std::uint64_t bytes, bool follow) { self.pager->set_budget(bytes, follow); }, nogil);
   cls.def(
       "close", [](const BoundPager& self) { self.pager->close(); }, nogil,
       "Evicts everything. Acquired tensors, and arrays made from them, stay valid.");
@@ -274,6 +282,7 @@ void bind_statistics(PagerClass& cls) {
   cls.def_property_readonly("over_budget_bytes",
                             [](const BoundPager& self) { return self.pager->over_budget_bytes(); });
   cls.def_property_readonly("reads_directly", [](const BoundPager& self) { return self.pager->reads_directly(); });
+  cls.def_property_readonly("policy_state", [](const BoundPager& self) { return self.pager->policy_state(); });
   cls.def("_stats", [](const BoundPager& self, const py::object& id) {
     return stats_dict(id.is_none() ? self.pager->stats() : self.pager->stats(slot_of(self, id)));
   });

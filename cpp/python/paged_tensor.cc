@@ -42,6 +42,10 @@ PyObject* release(PyObject* self, PyObject*) {
 
 PyObject* exit_with(PyObject* self, PyObject* const*, Py_ssize_t) { return release(self, nullptr); }
 
+PyObject* clone(PyObject* self, PyObject*) {
+  return new_paged_tensor(Py_TYPE(self), as_object(self)->tensor.clone(), as_object(self)->pager);
+}
+
 bool check_held(PyObject* self) {
   if (as_object(self)->tensor) return true;
   PyErr_SetString(PyExc_ValueError, "the tensor was released");
@@ -73,6 +77,8 @@ PyMethodDef methods[] = {
     {"__enter__", enter, METH_NOARGS, nullptr},
     {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(exit_with)), METH_FASTCALL, nullptr},
     {"release", release, METH_NOARGS, "Lets the tensor go; arrays and tensors made from it hold it by themselves."},
+    {"clone", clone, METH_NOARGS, "Another handle of the same tensor, to be released by itself."},
+    {"__copy__", clone, METH_NOARGS, nullptr},
     {"memory", memory, METH_O, "Its bytes; None when they cannot be had writable."},
     {nullptr, nullptr, 0, nullptr},
 };

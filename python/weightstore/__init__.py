@@ -87,10 +87,13 @@ if TYPE_CHECKING:
     from ._modules.param_ids import param_ids, set_param_ids
     from ._modules.remap import KeyRemapper, map_indices_contiguous, map_indices_contiguous_except
     from ._modules.snapshot import TensorData, TensorSnapshot
+    from ._offload.empty import empty_weights
+    from ._offload.offloaded import OffloadedModule, offload_module
     from ._pager import PagedTensor, Pager
     from ._state.loading import load_state
     from ._state.saving import save_state
     from ._state.types import register_state_type
+    from ._policies import Schedule, schedule
     from .stores import (
         BurnpackStore,
         FileStore,
@@ -128,8 +131,11 @@ _LAZY_NAMES = {
     "_checkpoints.reader": "CheckpointReader",
     "_modules.module_tensors": "apply collect",
     "_layer_pager": "LayerPager",
+    "_offload.empty": "empty_weights",
+    "_offload.offloaded": "OffloadedModule offload_module",
     "_pager": "PagedTensor Pager",
     "_look.report": "html_report",
+    "_policies": "Schedule schedule",
     "_modules.param_ids": "param_ids set_param_ids",
     "_modules.remap": "KeyRemapper map_indices_contiguous map_indices_contiguous_except",
     "_state.loading": "load_state",
@@ -206,6 +212,7 @@ __all__ = [
     "Loader",
     "NoDataError",
     "OffloadEof",
+    "OffloadedModule",
     "OperationCancelled",
     "OutOfMemory",
     "PagedTensor",
@@ -223,6 +230,7 @@ __all__ = [
     "SafetensorsStore",
     "ShapeMismatch",
     "Saver",
+    "Schedule",
     "SharedTensorsError",
     "Statistics",
     "StoreError",
@@ -240,12 +248,14 @@ __all__ = [
     "convert",
     "dequantize",
     "difference",
+    "empty_weights",
     "errors",
     "html_report",
     "load_from",
     "load_state",
     "map_indices_contiguous",
     "map_indices_contiguous_except",
+    "offload_module",
     "param_ids",
     "quantize",
     "read_config",
@@ -254,6 +264,7 @@ __all__ = [
     "save_into",
     "save_state",
     "set_metadata",
+    "schedule",
     "set_param_ids",
     "split_sparse_dense_state_dict",
     "statistics",

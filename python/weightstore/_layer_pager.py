@@ -13,13 +13,17 @@ from ._files.paths import check_local
 from ._files.sizes import Size
 from ._files.source import kind_of
 from ._pager import PagedTensor, Pager, core_options, id_list, whole_number
+from ._policies import Policy, order_of
+from ._tensor_roles import pinned_names
 
 
 class LayerPager(Pager):
     """A pager over ranges of a raw source. For the other arguments see Pager.
 
-    source: a path, bytes, a binary file object, or a callable `read(offset, size)` that returns the bytes. Several
-        threads call it at once.
+    source: a path, bytes, a binary file object, or a callable `read(offset, size)` that returns the bytes; or an object with
+        the methods `read_bytes_at(offset, out)`, which fills the writable buffer `out`, and `total_size_bytes()`. Several threads call
+        it at once.
+    mapped: for a path, tensors are views of the mapped file, and eviction gives their pages back to the system.
     tensor_map: maps ids to ranges. An id is a text, or anything that can be the key of a dict: 7, ("layers", 0, "wq"). A range
         is `(offset, size)`, a mapping with these two keys, or an object with these two attributes. If any id is not a text, the
         methods of the pager take ids only; otherwise they also take slots.
@@ -50,12 +54,18 @@ class LayerPager(Pager):
         budget_bytes: Size | None = None,
         pinned: Iterable[Any] = (),
         *,
-        policy: Literal["lru"] = "lru",
+        policy: Policy = "lru",
         strict: bool = False,
         direct: bool | Literal["auto"] = "auto",
         readers: int = 2,
+        window: Size | None = None,
+        mapped: bool = False,
     ) -> None:
         _check_raw_source(source)
+        if mapped and kind_of(source) != "path":
+            raise errors.make("invalid_argument", "only a file that is given by its path can be mapped", format="pager")
+        if hasattr(source, "read_bytes_at"):
+            source = _SourceObject(source)
         entries = _entries(tensor_map)
         names = dict(zip(tensor_map, (entry[0] for entry in entries), strict=True))
         _core.Pager.__init__(
@@ -64,8 +74,10 @@ class LayerPager(Pager):
             entries,
             PagedTensor,
             pinned=_pinned_names(pinned, names),
+            schedule=[names.get(id, str(id)) for id in order_of(policy)],
             zero_copy=True,
-            **core_options(budget_bytes, policy, strict, direct, readers),
+            mapped=bool(mapped),
+            **core_options(budget_bytes, policy, strict, direct, readers, window),
         )
         if any(name is not id for id, name in names.items()):
             slots = {id: _core.Pager.slot(self, name) for id, name in names.items()}  # in the order of the offsets
@@ -151,21 +163,41 @@ def _check_raw_source(source: Any) -> None:
             check_local(os.fspath(source), "open")
         except errors.StoreError as error:
             raise errors.placed(error, "pager") from None
-    elif kind is None and not callable(source):
+    elif kind is None and not callable(source) and not hasattr(source, "read_bytes_at"):
         raise TypeError(
-            f"cannot page {errors.typed(source)}: give a path, bytes, a binary file object or a callable read(offset, size)"
+            f"cannot page {errors.typed(source)}: give a path, bytes, a binary file object, a callable read(offset, size), or an "
+            "object with read_bytes_at(offset, out) and total_size_bytes()"
         )
+
+
+class _SourceObject:
+    """Makes a callable of an object with read_bytes_at() and total_size_bytes()."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._total_size_bytes = whole_number(
+            source.total_size_bytes(), "total_size_bytes() must return a number of bytes"
+        )
+
+    def __call__(self, offset: int, size: int) -> bytearray:
+        out = bytearray(size)
+        with memoryview(out) as view:
+            self._source.read_bytes_at(offset, view)
+        return out
 
 
 def _pinned_names(pinned: Iterable[Any], names: Mapping[Any, str]) -> list[str]:
     """The core's names of the ids to pin. The core says which do not exist."""
-    kinds = str if all(isinstance(id, str) for id in names) else Hashable
-    found = []
-    for id in id_list("pinned", pinned):
-        if not isinstance(id, kinds):
+    given = id_list("pinned", pinned)
+    if all(isinstance(id, str) for id in names):
+        for id in given:
+            if not isinstance(id, str):
+                raise TypeError(f"pinned must hold names of tensors, not {errors.typed(id)}")
+        return pinned_names(given, list(names.values()))
+    for id in given:
+        if not isinstance(id, Hashable):
             raise TypeError(f"pinned must hold names of tensors, not {errors.typed(id)}")
-        found.append(names.get(id, str(id)))
-    return found
+    return [names.get(id, str(id)) for id in given]
 
 
 def _entries(tensor_map: Mapping[Any, Any]) -> list[tuple[str, int, int]]:

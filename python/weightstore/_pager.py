@@ -12,6 +12,8 @@ from . import _core, errors
 from ._files.file import File, source_of
 from ._files.sizes import Size, format_size, parse_size
 from ._files.source import Backend, OpenSource, Verify, kind_of, open_source
+from ._policies import Policy, kind_of_policy, order_of
+from ._tensor_roles import pinned_names
 from ._tensors import dlpack, dtypes, frameworks
 from ._tensors.dlpack import ArrayProtocols
 
@@ -114,13 +116,17 @@ class PagedTensor(ArrayProtocols, _core.PagedTensor):
 
 
 class Pager(_core.Pager):
-    """Keeps tensors of a file in memory, within a budget. It evicts the least recently used ones, and reads them again
+    """Keeps tensors of a file in memory, within a budget. It evicts those that its policy chooses, and reads them again
     when they are needed. Thread-safe.
 
     source: a path, bytes, a binary file object, or a File. Over a mapped File, tensors are views of the mapping, and
         eviction gives the pages back to the system. Otherwise the pager reads tensors into buffers of its own.
-    budget: bytes, or text such as "4GB" or "4GiB"; "auto" for the available memory; None for no limit.
-    pinned: names or slots of tensors that are never evicted.
+    budget: bytes, or text such as "4GB" or "4GiB"; "auto" follows the available memory; None for no limit.
+    pinned: tensors that are never evicted: names, slots, patterns such as "encoder.*", or the roles "embeddings", "head" and
+        "last:4" (the last four layers).
+    policy: "lru" evicts the least recently used tensor; "cyclic" is for tensors that are used in the same order again and again, and
+        learns the order; schedule([...]) gives the order.
+    window: with "cyclic" and schedule(), the part of the budget through which tensors that are not kept are read, at least.
     strict: False lets tensors that callers hold, and tensors that do not fit, exceed the budget; `over_budget_bytes`
         shows by how much. True counts all memory (`live_bytes`): acquire() waits for room or raises BudgetExceeded.
     direct: True bypasses the page cache. "auto" does so if the tensors together are larger than the available memory.
@@ -128,22 +134,27 @@ class Pager(_core.Pager):
     verify: compare the checksums of the file, as `weightstore.open` does; "lazy" unless given. A File has its own setting.
     """
 
+    _opened: OpenSource | None = None  # not over a raw source
+
     def __init__(
         self,
         source: Any,
         budget: Size | None = None,
         *,
         pinned: Iterable[Id] = (),
-        policy: Literal["lru"] = "lru",
+        policy: Policy = "lru",
         strict: bool = False,
         direct: bool | Literal["auto"] = "auto",
         readers: int = 2,
+        window: Size | None = None,
         verify: Verify | None = None,
     ) -> None:
-        chosen = core_options(budget, policy, strict, direct, readers)
+        chosen = core_options(budget, policy, strict, direct, readers, window)
         opened = _opened(source, verify)
-        names = [_pinned_name(id, opened.reader) for id in id_list("pinned", pinned)]
-        super().__init__(opened.reader, PagedTensor, pinned=names, zero_copy=opened.mapped, **chosen)
+        pins = pinned_names(id_list("pinned", pinned), opened.reader.names())
+        order = [_name_of(id, opened.reader, "schedule") for id in order_of(policy)]
+        self._opened = opened
+        super().__init__(opened.reader, PagedTensor, pinned=pins, schedule=order, zero_copy=opened.mapped, **chosen)
 
     if TYPE_CHECKING:
 
@@ -202,7 +213,7 @@ class Pager(_core.Pager):
 
     def set_budget(self, budget: Size | None) -> None:
         """Changes the budget, given as to the constructor, and evicts what no longer fits."""
-        self._set_budget(_budget_bytes(budget))
+        self._set_budget(_budget_bytes(budget), budget == "auto")
 
     @property
     def resident_bytes(self) -> int:
@@ -231,8 +242,13 @@ class Pager(_core.Pager):
 
     @property
     def policy(self) -> str:
-        """The rule of eviction, "lru": the least recently used tensor goes first."""
-        return "lru"
+        """The rule of eviction: "lru", "cyclic" or "schedule"."""
+        return self.policy_state.partition(",")[0]
+
+    @property
+    def policy_state(self) -> str:
+        """What the policy does at the moment, as text: whether it knows the order, and how much it keeps."""
+        return super().policy_state
 
     def names(self) -> list[str]:
         """All names, in the order of their slots: text, or the ids of a LayerPager."""
@@ -247,7 +263,7 @@ class Pager(_core.Pager):
 
     def stats(self, id: Id | None = None) -> dict[str, Any]:
         """Counters since the pager was made or reset_stats() was called, for all tensors or for one."""
-        return {**self._stats(id), "policy_state": self.policy}
+        return {**self._stats(id), "policy_state": self.policy_state}
 
     def __enter__(self) -> Self:
         return self
@@ -274,6 +290,8 @@ def _opened(source: Any, verify: Verify | None) -> OpenSource:
                 "invalid_argument", "a File has its own verify=; give it to weightstore.open()", format="pager"
             )
         return source_of(source)
+    if isinstance(source, OpenSource):
+        return source
     kind = kind_of(source)
     if kind is None:
         raise TypeError(
@@ -295,12 +313,14 @@ def id_list(argument: str, ids: Iterable[Any]) -> list[Any]:
         raise TypeError(f"{argument} must be a list of tensors, not {errors.typed(ids)}") from None
 
 
-def _pinned_name(id: Any, reader: _core.Reader) -> str:
+def _name_of(id: Any, reader: _core.Reader, argument: str) -> str:
     if isinstance(id, str):
         return id
-    slot = whole_number(id, "pinned must hold names or slots of tensors")
+    slot = whole_number(id, f"{argument} must hold names or slots of tensors")
     if not 0 <= slot < len(reader):
-        raise errors.make("not_found", f"cannot pin slot {slot}: the source has {len(reader)} tensors", format="pager")
+        raise errors.make(
+            "not_found", f"{argument}: there is no slot {slot} among {len(reader)} tensors", format="pager"
+        )
     return reader.describe(slot)[0]
 
 
@@ -316,15 +336,19 @@ def _budget_bytes(budget: Size | None) -> int:
         return _core.UNLIMITED
     if budget == "auto":
         return _core.automatic_budget()
+    return _size(budget, "budget", least=0)
+
+
+def _size(size: Size, what: str, *, least: int) -> int:
     try:
-        return parse_size(budget, "budget", least=0)
+        return parse_size(size, what, least=least)
     except errors.StoreError as error:
         raise errors.placed(error, "pager") from None
 
 
-def core_options(budget: Size | None, policy: str, strict: bool, direct: bool | str, readers: int) -> dict[str, Any]:
-    if policy != "lru":
-        raise errors.make("invalid_argument", f"policy is {policy!r}; the only one is 'lru'", format="pager")
+def core_options(
+    budget: Size | None, policy: Policy, strict: bool, direct: bool | str, readers: int, window: Size | None
+) -> dict[str, Any]:
     if direct not in (True, False, "auto"):
         raise errors.make("invalid_argument", f"direct is {direct!r}; it must be True, False or 'auto'", format="pager")
     wanted = "readers must be a number of threads from 1 to 64"
@@ -333,7 +357,10 @@ def core_options(budget: Size | None, policy: str, strict: bool, direct: bool | 
         raise errors.make("invalid_argument", f"{wanted}, not {threads}", format="pager")
     return {
         "budget": _budget_bytes(budget),
+        "follow": budget == "auto",
         "strict": bool(strict),
         "direct": "auto" if direct == "auto" else "always" if direct else "never",
         "readers": threads,
+        "policy": kind_of_policy(policy),
+        "window": 0 if window is None else _size(window, "window", least=1),
     }

@@ -23,6 +23,7 @@ MODEL_LIBRARIES = [
     ["hub_serialization.py"],
     ["gguf_models.py"],
     ["torch_dcp.py"],
+    ["offloaded_models.py"],
 ]
 # Arguments of pytest, by the environment. Each framework has a process: they do not all agree with each other in one.
 ENVIRONMENTS = {

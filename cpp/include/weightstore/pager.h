@@ -1,7 +1,7 @@
 #pragma once
 
 // A pager keeps some tensors of a model in memory, within a budget. It loads a tensor when a caller acquires it, and
-// evicts the least recently used ones.
+// evicts others when the budget is used up: the least recently used ones, or those that a policy chooses.
 
 #include <chrono>
 #include <cstddef>
@@ -33,6 +33,12 @@ struct NamedEntry {
   std::string name;
   TensorEntry entry;
 };
+
+// A file as a raw source. The first one is read. The second one is mapped: with PagerOptions::zero_copy, tensors are
+// views of the mapping, and eviction gives their pages back to the system. Both keep the file open, and go on with it
+// when another file of the same name replaces it. Throw Error(kIo).
+std::shared_ptr<const ByteSource> raw_file(const std::filesystem::path& path);
+std::shared_ptr<const ByteSource> raw_mapped_file(const std::filesystem::path& path);
 
 // The source ends inside a tensor: of the `needed` bytes at offset(), only `available` exist. Code kIo.
 class OffloadEof : public Error {
@@ -77,8 +83,22 @@ enum class DirectReads : std::uint8_t {
   kNever,
 };
 
+// Which tensors the pager keeps in memory.
+enum class EvictionPolicy : std::uint8_t {
+  kLru,  // evicts the least recently used tensor
+  // For tensors that are acquired in the same order again and again, as the layers of a model are. The pager learns the
+  // order, keeps as many tensors as the budget allows beside a window, and reads the others ahead of their use. Until
+  // it knows the order, and when there is none, it evicts the least recently used tensor.
+  kCyclic,
+  kSchedule,  // the same for an order that the caller gives
+};
+
 struct PagerOptions {
   std::uint64_t budget = kUnlimited;
+  // The budget changes with the available memory of the system and of the control groups, as automatic_budget() counts
+  // it. The pager looks about once a second while tensors are acquired. It gives memory back at once when a tenth of
+  // the budget or more is missing, and takes more when the budget could grow by a quarter.
+  bool follow_memory = false;
   // false (best effort): the budget limits resident_bytes(). Tensors that callers still hold after their eviction, and
   // tensors that are being loaded, do not count. A tensor that does not fit is loaded anyway.
   // true: the budget limits live_bytes(), which counts all of them.
@@ -92,6 +112,12 @@ struct PagerOptions {
   // to bring its pages into memory; to evict it gives the pages back to the system.
   bool zero_copy = false;
   std::vector<std::string> pinned;  // names of tensors to pin
+  EvictionPolicy policy = EvictionPolicy::kLru;
+  std::vector<std::string> schedule;  // kSchedule: the names in the order of their use; a name may occur several times
+  // kCyclic and kSchedule: tensors that are not kept are read through a window, a part of the budget. It has a quarter
+  // of the budget but at most 64 MiB; or this many bytes, if that is more. 0 stands for twice the largest tensor.
+  // Tensors that callers hold at the same time should fit twice.
+  std::uint64_t window = 0;
 };
 
 // Counters since the pager was made, or since reset_stats(). The counters of one tensor leave out what only the whole
@@ -110,7 +136,7 @@ struct PagerStats {
   std::uint64_t prefetch_issued = 0;   // tensors that were queued
   std::uint64_t prefetch_used = 0;     // acquired after the prefetch was complete
   std::uint64_t prefetch_late = 0;     // acquired before the prefetch was complete
-  std::uint64_t prefetch_wasted = 0;   // evicted before anybody acquired them
+  std::uint64_t prefetch_wasted = 0;   // evicted, or no longer expected, before anybody acquired them
   std::uint64_t prefetch_skipped = 0;  // not loaded, because there was no room
   std::uint64_t wait_ns = 0;           // the time that acquires waited
   std::uint64_t load_ns = 0;           // the time that loads took, including the checksums
@@ -139,6 +165,8 @@ class ResidentTensor {
   std::size_t size() const { return bytes_.size(); }
   std::size_t slot() const { return slot_; }
 
+  // Another handle of the same tensor, to be released by itself.
+  ResidentTensor clone() const;
   // The bytes with an owner of their own. The owner holds the tensor, independently of this object.
   SharedBytes share() const;
   // The same as writable memory, for libraries that know no read-only memory. For a tensor that was read into a buffer,
@@ -160,7 +188,7 @@ class ResidentTensor {
 // Reader or, in a raw source, its rank by offset.
 //
 // A tensor is resident while it is in the pager's table. On a miss the pager reads the tensor first; when that has
-// succeeded, it puts the tensor into the table and evicts the least recently used ones. A read that fails evicts
+// succeeded, it puts the tensor into the table and evicts others, as the policy says. A read that fails evicts
 // nothing. (A strict budget makes room before the read.) If several callers want a tensor that is being read, they
 // share the read: all get the same bytes or the same error. The pager never evicts pinned tensors, but it loads them
 // only when they are acquired.
@@ -227,8 +255,8 @@ class Pager {
   // the number of evicted tensors.
   std::size_t clear();
   // Evicts tensors until the pager is within the new budget, or until only pinned and, with a strict budget, held
-  // tensors are left.
-  void set_budget(std::uint64_t bytes);
+  // tensors are left. `follow` is PagerOptions::follow_memory from now on.
+  void set_budget(std::uint64_t bytes, bool follow = false);
   // Evicts everything, and waits for the reads of the reader threads. From now on acquire() throws
   // Error(kInvalidArgument). Tensors that callers hold stay valid.
   void close();
@@ -245,6 +273,8 @@ class Pager {
   std::uint64_t over_budget_bytes() const;
   // Whether reads bypass the page cache where the file system allows it.
   bool reads_directly() const;
+  // What the eviction policy does at the moment, as text for people.
+  std::string policy_state() const;
 
   PagerStats stats() const;
   PagerStats stats(std::size_t slot) const;

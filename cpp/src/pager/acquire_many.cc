@@ -24,8 +24,12 @@ std::vector<Frame*> PagerImpl::acquire_many(std::span<const std::size_t> tensors
   Lock lock(mutex_);
   account_.check_open();
   loads_.check_process();
-  for (const std::size_t tensor : tensors) statistics_.count_passes(tensor);
+  for (const std::size_t tensor : tensors) {
+    statistics_.count_passes(tensor);
+    note_acquire(tensor);
+  }
   take_present(batch, retired);
+  loads_.read_ahead();
   begin_loads(batch);
   Deadline deadline(std::chrono::milliseconds(0), progress);  // only strict budgets wait for room
   wait_for_loads(lock, batch, deadline, retired);

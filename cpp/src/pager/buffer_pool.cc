@@ -1,5 +1,6 @@
 #include "pager/buffer_pool.h"
 
+#include <algorithm>
 #include <bit>
 #include <new>
 #include <utility>
@@ -24,7 +25,7 @@ SharedMutableBytes allocate_aligned(std::uint64_t capacity, std::size_t alignmen
 
 std::uint64_t BufferPool::capacity_for(std::uint64_t size) {
   if (size < kPooled) return size;
-  const std::uint64_t step = std::bit_floor(size) / 8;
+  const std::uint64_t step = std::max(std::bit_floor(size) / 256, io::kDirectAlignment);
   const auto rounded = checked_round_up(size, step);
   if (!rounded) throw std::bad_alloc();
   return *rounded;

@@ -22,8 +22,9 @@ class BufferPool {
   // The pool keeps no buffers smaller than this, and they have no slack.
   static constexpr std::uint64_t kPooled = 64 << 10;
 
-  // The capacity of a buffer for `size` bytes. There are eight capacities between two powers of two, so that tensors of
-  // about the same size can share buffers. At most an eighth of a buffer is slack.
+  // The capacity of a buffer for `size` bytes. Capacities are whole pages, and at most 256 lie between two powers of
+  // two, so that tensors of the same shape share buffers wherever they begin inside a page of the file. The slack of a
+  // buffer is at most a 256th of it, or less than a page.
   static std::uint64_t capacity_for(std::uint64_t size);
   // New memory. It is aligned to 64 bytes; from kPooled on to a page; from 2 MiB on to 2 MiB. Throws Error(kMemory) or
   // std::bad_alloc.

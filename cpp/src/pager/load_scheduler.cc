@@ -2,10 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace weightstore::pager {
 namespace {
+
+// So many tensors are queued or being read ahead at a time.
+constexpr std::size_t kReadAhead = 8;
 
 std::uint64_t ns_since(Clock::time_point start) {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
@@ -57,6 +61,7 @@ LoadPtr LoadScheduler::begin_or_join(std::size_t tensor) {
 Failure LoadScheduler::wait(Lock& lock, const LoadPtr& load, Deadline& deadline, Retired& retired) {
   const auto started = Clock::now();
   const bool joined = load->is_running;
+  if (joined) read_ahead();
   Failure failure = joined ? help_and_wait(lock, load, deadline, retired) : run(lock, load, deadline);
   const bool must_begin_again = !failure && load->result == nullptr;
   statistics_.count(load->tensor(), [&](PagerStats& stats) {
@@ -118,6 +123,7 @@ Failure LoadScheduler::run(Lock& lock, const LoadPtr& load, Deadline& deadline) 
   try {
     account_.reserve(lock, *load, deadline, retired);
     load->is_reserved = true;
+    read_ahead();
     lock.unlock();
     retired.clear();
     std::unique_ptr<Frame> frame(fetch(load, deadline));
@@ -156,6 +162,7 @@ void LoadScheduler::end(Load& load) {
   loading_.erase(load.tensor());
   load.done.notify_all();
   account_.notify_waiters();
+  read_ahead();
 }
 
 Frame* LoadScheduler::fetch(const LoadPtr& load, Deadline& deadline) {
@@ -245,19 +252,75 @@ void LoadScheduler::queue_prefetch(std::size_t tensor) {
 void LoadScheduler::run_prefetch(Lock& lock, std::size_t tensor) {
   TensorState& state = account_.states()[tensor];
   if (state.presence != Presence::kQueued) return;
-  std::uint64_t loading_bytes = 0;
-  for (const auto& [other, load] : loading_) loading_bytes += catalog_.table().nbytes(other);
-  if (!account_.has_room_to_prefetch(tensor, loading_bytes)) {
+  const bool reads_ahead = account_.strict() && account_.is_expected(tensor);  // reserve() looks for room
+  if (!reads_ahead && !account_.has_room_to_prefetch(tensor, loading_bytes())) {
     state.presence = Presence::kAbsent;
     statistics_.count(tensor, [](PagerStats& stats) { ++stats.prefetch_skipped; });
     return;
   }
   LoadPtr load = begin(tensor, true);
   run_load(lock, load);
+  if (!load->is_reserved) planned_ = 0;  // there was no room: the policy may expect it still
   // The load is destroyed without the mutex; ReaderThreads::help() says why.
   lock.unlock();
   load.reset();
   lock.lock();
+}
+
+// ---- reading ahead --------------------------------------------------------------------------------------------------
+
+void LoadScheduler::note_acquire(std::size_t tensor) {
+  const Policy::Step step = account_.note_acquire(tensor);
+  if (step == Policy::Step::kExpected) {
+    if (planned_ > 0) --planned_;
+  } else {
+    for (const std::size_t other : std::exchange(ahead_, {})) account_.give_up_prefetch(other);
+    planned_ = 0;
+  }
+}
+
+void LoadScheduler::read_ahead() {
+  const Policy* policy = account_.policy();
+  if (policy == nullptr || account_.is_closed()) return;
+  const TensorStates& states = account_.states();
+  planned_ = std::min(planned_, account_.take_nearest_evicted());  // what was evicted must be read again
+  bool starving = false;
+  bool queued = false;
+  while (planned_ < policy->horizon() && readers_.prefetches_left() < kReadAhead) {
+    const std::size_t tensor = policy->expected(planned_);
+    if (states[tensor].presence == Presence::kAbsent) {
+      starving = !has_room_ahead(tensor);
+      if (starving || !try_start_readers()) break;
+      queue_prefetch(tensor);
+      queued = true;
+      while (!ahead_.empty() && !is_ahead(ahead_.front())) ahead_.pop_front();
+      ahead_.push_back(tensor);
+    }
+    ++planned_;
+  }
+  account_.set_starving(starving);
+  if (queued) readers_.wake();
+}
+
+bool LoadScheduler::is_ahead(std::size_t tensor) const {
+  const TensorState& state = account_.states()[tensor];
+  return state.presence == Presence::kQueued || state.presence == Presence::kLoading || state.prefetched;
+}
+
+bool LoadScheduler::has_room_ahead(std::size_t tensor) {
+  if (account_.strict()) {
+    std::uint64_t queued = 0;
+    for (const std::size_t other : readers_.queued_prefetches()) queued += catalog_.charge(other);
+    return account_.can_read_ahead(tensor, planned_, queued);
+  }
+  // The tensor in use is not protected, and needs room beside those that are.
+  return account_.has_room_to_prefetch(tensor, loading_bytes() + catalog_.largest_buffer());
+}
+
+std::uint64_t LoadScheduler::loading_bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [tensor, load] : loading_) sum += catalog_.table().nbytes(tensor);
+  return sum;
 }
 
 void LoadScheduler::finish_prefetch(Lock& lock, Deadline& deadline) {
@@ -293,6 +356,8 @@ void LoadScheduler::check_process() {
   account_.abandon_waiters();
   cancel_queued_prefetches();
   readers_.abandon_threads();
+  planned_ = 0;
+  ahead_.clear();
 }
 
 }  // namespace weightstore::pager

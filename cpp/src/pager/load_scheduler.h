@@ -3,6 +3,7 @@
 // The loads: which tensors are being read, which thread reads each of them, and who waits for the result.
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -57,6 +58,11 @@ class LoadScheduler : private LoadRunner {
   void start_readers();
   void queue_prefetch(std::size_t tensor);
   void wake_readers() { readers_.wake(); }
+  // Tells the policy what a caller acquires. Only when there is a policy. read_ahead() follows, as soon as the memory
+  // of that tensor is reserved.
+  void note_acquire(std::size_t tensor);
+  // Queues tensors that the policy expects, as far as there is room. Called whenever there may be more room.
+  void read_ahead();
   // Waits until no prefetch is queued or running.
   void finish_prefetch(Lock& lock, Deadline& deadline);
 
@@ -82,6 +88,9 @@ class LoadScheduler : private LoadRunner {
   void end(Load& load);
   bool try_start_readers();
   void cancel_queued_prefetches();
+  bool is_ahead(std::size_t tensor) const;
+  bool has_room_ahead(std::size_t tensor);
+  std::uint64_t loading_bytes() const;
 
   Owner& owner_;
   std::mutex& mutex_;
@@ -90,7 +99,9 @@ class LoadScheduler : private LoadRunner {
   Statistics& statistics_;
   std::unordered_map<std::size_t, LoadPtr> loading_;
   ReaderThreads readers_;
-  int process_;  // the process that made the pager, to notice a fork
+  std::size_t planned_ = 0;        // so many of the acquires that the policy expects are seen to
+  std::deque<std::size_t> ahead_;  // tensors that were queued for the policy, the oldest first
+  int process_;                    // the process that made the pager, to notice a fork
 };
 
 }  // namespace weightstore::pager

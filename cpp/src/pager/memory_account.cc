@@ -5,6 +5,23 @@
 
 namespace weightstore::pager {
 
+namespace {
+
+// The window of a policy is a quarter of the budget, but not more than this unless large tensors need it.
+constexpr std::uint64_t kUsualWindow = std::uint64_t{64} << 20;
+
+std::unique_ptr<Policy> policy_for(const Catalog& catalog, const PagerOptions& options) {
+  if (options.policy == EvictionPolicy::kLru) return nullptr;
+  const TensorTable& table = catalog.table();
+  std::vector<std::uint64_t> charges(table.size());
+  for (std::size_t i = 0; i < charges.size(); ++i) charges[i] = catalog.charge(i);
+  std::vector<std::uint32_t> order;
+  for (const std::string& name : options.schedule) order.push_back(static_cast<std::uint32_t>(table.at(name)));
+  return make_policy(options.policy, std::move(charges), std::move(order));
+}
+
+}  // namespace
+
 MemoryAccount::MemoryAccount(const Catalog& catalog, Statistics& statistics, const PagerOptions& options)
     : strict_(options.strict),
       states_(catalog.table()),
@@ -12,7 +29,11 @@ MemoryAccount::MemoryAccount(const Catalog& catalog, Statistics& statistics, con
       statistics_(statistics),
       budget_(options.budget),
       pool_limit_(2 * catalog.largest_buffer()),
-      room_(std::make_unique<std::condition_variable>()) {}
+      room_(std::make_unique<std::condition_variable>()),
+      least_window_(options.window != 0 ? options.window : 2 * catalog.largest_buffer()),
+      policy_(policy_for(catalog, options)) {
+  tell_room();
+}
 
 std::uint64_t MemoryAccount::over_budget_bytes() const {
   const std::uint64_t counted = strict_ ? live_bytes_ : states_.resident_bytes();
@@ -26,10 +47,10 @@ Frame* MemoryAccount::restore_held(std::size_t tensor, Retired& retired) {
   Frame* frame = state.frame;
   if (!frame->try_reference()) {
     // The last holder waits for the mutex. It will find that the table no longer knows its frame.
-    state.frame = nullptr;
-    state.presence = Presence::kAbsent;
+    forget_held(state);
     return nullptr;
   }
+  forget_held(state);
   frame->refs.fetch_add(1, std::memory_order_relaxed);  // the table's own reference
   if (!strict_) evict_for(frame->bytes.size(), {}, retired);
   states_.insert(tensor, frame, false);
@@ -44,12 +65,15 @@ void MemoryAccount::release(Frame* frame, Retired& retired) {
 
 void MemoryAccount::remove(Frame* frame, Retired& retired) {
   TensorState& state = states_[frame->tensor];
-  if (state.frame == frame) {
-    state.frame = nullptr;
-    state.presence = Presence::kAbsent;
-  }
+  if (state.frame == frame) forget_held(state);
   retire(frame, retired);
   notify_waiters();
+}
+
+void MemoryAccount::forget_held(TensorState& state) {
+  state.frame = nullptr;
+  state.presence = Presence::kAbsent;
+  --held_count_;
 }
 
 void MemoryAccount::retire(Frame* frame, Retired& retired) {
@@ -80,7 +104,7 @@ void MemoryAccount::reserve(Lock& lock, Load& load, Deadline& deadline, Retired&
     if (catalog_.is_view(tensor) || !take_free_buffer(load, charge)) charge_new(load, charge);
     return;
   }
-  if (try_reserve(load, retired)) return;
+  if (load.is_prefetch() && is_expected(tensor) ? try_reserve_ahead(load, retired) : try_reserve(load, retired)) return;
   if (load.is_prefetch()) throw no_room_for(tensor);
 
   struct Waiting {
@@ -108,7 +132,7 @@ bool MemoryAccount::try_reserve(Load& load, Retired& retired) {
   const bool needs_buffer = !catalog_.is_view(load.tensor());
   if (needs_buffer && take_free_buffer(load, charge)) return true;
   // Check first whether enough can go: an eviction that does not make room would be for nothing.
-  const VictimRule rule{.only_unheld = true, .spare_prefetched = load.is_prefetch()};
+  const VictimRule rule{.only_unheld = true, .spare_protected = load.is_prefetch()};
   const std::uint64_t most = budget_ - charge;
   const std::uint64_t excess = live_bytes_ - std::min(live_bytes_, most);
   if (excess > pool_.free_bytes() && !states_.can_free(excess - pool_.free_bytes(), rule)) return false;
@@ -120,20 +144,59 @@ bool MemoryAccount::try_reserve(Load& load, Retired& retired) {
   return true;
 }
 
+bool MemoryAccount::try_reserve_ahead(Load& load, Retired& retired) {
+  const std::size_t tensor = load.tensor();
+  const std::uint64_t charge = catalog_.charge(tensor);
+  const std::size_t distance = policy_->distance(tensor);
+  const bool needs_buffer = !catalog_.is_view(tensor);
+  if (charge > budget_) return false;
+  for (;;) {
+    if (needs_buffer && take_free_buffer(load, charge)) return true;
+    if (live_bytes_ <= budget_ - charge) {
+      charge_new(load, charge);
+      return true;
+    }
+    // New memory costs more than a buffer that fits: a free buffer of another size goes only when no tensor with a
+    // buffer of this size can go.
+    const auto victim = states_.stream_victim(*policy_, distance, charge);
+    const bool fits = victim && states_[*victim].frame->charge == charge;
+    const std::uint64_t dropped = fits ? 0 : pool_.drop_one(retired);
+    live_bytes_ -= dropped;
+    if (dropped > 0) continue;
+    if (!victim) return false;
+    evict_resident(*victim, retired);
+  }
+}
+
+bool MemoryAccount::can_read_ahead(std::size_t tensor, std::size_t distance, std::uint64_t queued) const {
+  const std::uint64_t needed = catalog_.charge(tensor) + queued;
+  if (needed > budget_) return false;
+  const std::uint64_t used = live_bytes_ - std::min(live_bytes_, pool_.free_bytes());
+  if (used <= budget_ - needed) return true;
+  return states_.can_stream(used - (budget_ - needed), *policy_, distance);
+}
+
 bool MemoryAccount::take_free_buffer(Load& load, std::uint64_t charge) {
   auto buffer = pool_.take(charge);
   if (!buffer) return false;
   load.buffer = std::move(*buffer);
   load.charge = charge;
-  states_[load.tensor()].charged = charge > 0;
+  set_charged(load.tensor(), charge > 0);
   return true;
 }
 
 void MemoryAccount::charge_new(Load& load, std::uint64_t charge) {
   load.charge = charge;
-  states_[load.tensor()].charged = charge > 0;
+  set_charged(load.tensor(), charge > 0);
   live_bytes_ += charge;
   statistics_.note_live_bytes(live_bytes_);
+}
+
+void MemoryAccount::set_charged(std::size_t tensor, bool charged) {
+  TensorState& state = states_[tensor];
+  if (state.charged == charged) return;
+  state.charged = charged;
+  charged ? ++charged_count_ : --charged_count_;
 }
 
 bool MemoryAccount::free_some(VictimRule rule, Retired& retired) {
@@ -141,19 +204,23 @@ bool MemoryAccount::free_some(VictimRule rule, Retired& retired) {
     live_bytes_ -= dropped;
     return true;
   }
-  const auto victim = states_.victim(rule);
-  if (victim) evict_resident(*victim, retired);
-  return victim.has_value();
+  const auto chosen = victim(rule);
+  if (chosen) evict_resident(*chosen, retired);
+  return chosen.has_value();
+}
+
+std::optional<std::size_t> MemoryAccount::victim(VictimRule rule) {
+  if (policy_ != nullptr && policy_->horizon() > 0) {
+    // The least recently used tensor of a cycle is the next one to be used.
+    if (const auto streamed = states_.stream_victim(*policy_, 0, 0)) return streamed;
+  }
+  return states_.victim(rule);
 }
 
 bool MemoryAccount::may_get_room() const {
-  // A load that waits for room itself has no memory that it could give back.
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    const TensorState& state = states_[i];
-    if (state.presence == Presence::kHeld || state.charged) return true;
-    if (state.presence == Presence::kResident && state.frame->refs.load() > 1) return true;
-  }
-  return false;
+  // The search for victims has parked all candidates that callers hold. A load that waits for room itself has no memory
+  // that it could give back.
+  return held_count_ > 0 || charged_count_ > 0 || states_.parked_count() > 0;
 }
 
 std::vector<std::string> MemoryAccount::holders() const {
@@ -182,32 +249,31 @@ void MemoryAccount::publish(Load& load, Frame* frame, Retired& retired) {
   frame->charge = std::exchange(load.charge, 0);
   frame->buffer = std::exchange(load.buffer, {});
   frame->refs.store(load.waiters + (closed_ ? 0 : 1), std::memory_order_relaxed);
-  state.charged = false;
+  set_charged(tensor, false);
   load.result = frame;
   if (closed_) {
     // The callers that wait for this load still get it. The table takes no reference.
     state.presence = load.waiters > 0 ? Presence::kHeld : Presence::kAbsent;
     state.frame = load.waiters > 0 ? frame : nullptr;
+    if (load.waiters > 0) ++held_count_;
     if (load.waiters == 0) retire(frame, retired);
     return;
   }
   const bool unused = load.is_prefetch() && load.waiters == 0;
-  if (!strict_) evict_for(frame->bytes.size(), {.spare_prefetched = unused}, retired);
+  if (!strict_) evict_for(frame->bytes.size(), {.spare_protected = unused}, retired);
   states_.insert(tensor, frame, unused);
   if (over_budget_bytes() > 0) statistics_.count_over_budget();
 }
 
 void MemoryAccount::cancel(Load& load, Retired& retired) {
-  TensorState& state = states_[load.tensor()];
-  state.presence = Presence::kAbsent;
-  state.charged = false;
+  states_[load.tensor()].presence = Presence::kAbsent;
+  set_charged(load.tensor(), false);
   give_back(std::exchange(load.charge, 0), std::exchange(load.buffer, {}), retired);
 }
 
 void MemoryAccount::forget(const Load& load) {
-  TensorState& state = states_[load.tensor()];
-  state.presence = Presence::kAbsent;
-  state.charged = false;
+  states_[load.tensor()].presence = Presence::kAbsent;
+  set_charged(load.tensor(), false);
   live_bytes_ -= load.charge;
 }
 
@@ -220,15 +286,16 @@ bool MemoryAccount::has_room_to_prefetch(std::size_t tensor, std::uint64_t loadi
 
 void MemoryAccount::evict_for(std::uint64_t bytes, VictimRule rule, Retired& retired) {
   while (bytes > budget_ || states_.resident_bytes() > budget_ - bytes) {
-    const auto victim = states_.victim(rule);
-    if (!victim) return;
-    evict_resident(*victim, retired);
+    const auto chosen = victim(rule);
+    if (!chosen) return;
+    evict_resident(*chosen, retired);
   }
 }
 
 void MemoryAccount::evict_resident(std::size_t tensor, Retired& retired) {
   const bool unused = states_[tensor].prefetched;
   Frame* frame = states_.remove(tensor);
+  if (policy_ != nullptr) nearest_evicted_ = std::min(nearest_evicted_, policy_->distance(tensor));
   statistics_.count(tensor, [&](PagerStats& stats) {
     ++stats.evictions;
     stats.bytes_evicted += frame->bytes.size();
@@ -237,6 +304,13 @@ void MemoryAccount::evict_resident(std::size_t tensor, Retired& retired) {
   if (frame->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) return retire(frame, retired);
   states_[tensor].presence = Presence::kHeld;
   states_[tensor].frame = frame;
+  ++held_count_;
+}
+
+void MemoryAccount::pin(std::size_t tensor) {
+  if (states_[tensor].pins == 0) pinned_bytes_ += catalog_.charge(tensor);
+  states_.pin(tensor);
+  room_changed_ = true;
 }
 
 void MemoryAccount::unpin(std::size_t tensor) {
@@ -245,6 +319,8 @@ void MemoryAccount::unpin(std::size_t tensor) {
         .in_tensor(catalog_.table().name(tensor));
   }
   states_.unpin(tensor);
+  if (states_[tensor].pins == 0) pinned_bytes_ -= catalog_.charge(tensor);
+  room_changed_ = true;
   notify_waiters();
 }
 
@@ -267,9 +343,52 @@ std::size_t MemoryAccount::clear(Retired& retired) {
 
 void MemoryAccount::set_budget(std::uint64_t bytes, Retired& retired) {
   budget_ = bytes;
+  tell_room();
   if (!strict_) return evict_for(0, {}, retired);
   while (live_bytes_ > budget_ && free_some({.only_unheld = true}, retired)) {
   }
+  notify_waiters();
+}
+
+// ---- the policy -----------------------------------------------------------------------------------------------------
+
+void MemoryAccount::tell_room() {
+  if (policy_ == nullptr) return;
+  const std::uint64_t window = std::max(least_window_, std::min(budget_ / 4, kUsualWindow));
+  const std::uint64_t room = budget_ - std::min(budget_, window);
+  std::vector<bool> pinned(states_.size());
+  for (std::size_t i = 0; i < pinned.size(); ++i) pinned[i] = states_[i].pins > 0;
+  policy_->set_room(room - std::min(room, pinned_bytes_), std::move(pinned));
+  states_.set_kept(policy_->kept());
+  room_changed_ = false;
+}
+
+Policy::Step MemoryAccount::note_acquire(std::size_t tensor) {
+  if (room_changed_) tell_room();
+  const Policy::Step step = policy_->acquired(tensor);
+  if (step == Policy::Step::kReplanned) states_.set_kept(policy_->kept());
+  return step;
+}
+
+void MemoryAccount::give_up_prefetch(std::size_t tensor) {
+  TensorState& state = states_[tensor];
+  if (state.presence == Presence::kQueued) state.presence = Presence::kAbsent;
+  if (!state.prefetched) return;
+  states_.clear_prefetched(tensor);
+  statistics_.count(tensor, [](PagerStats& stats) { ++stats.prefetch_wasted; });
+}
+
+void MemoryAccount::set_starving(bool starving) {
+  if (std::exchange(starving_, starving) == starving) return;
+  if (starving) {
+    ++waiters_;
+  } else {
+    --waiters_;
+  }
+}
+
+void MemoryAccount::note_release(std::size_t tensor) {
+  states_.unpark(tensor);
   notify_waiters();
 }
 
@@ -292,7 +411,7 @@ void MemoryAccount::evict_all(Retired& retired) {
 }
 
 void MemoryAccount::abandon_waiters() {
-  waiters_ = 0;
+  waiters_ = starving_ ? 1 : 0;
   // The destructor of a condition variable with waiting threads could wait for ever.
   (void)room_.release();
   room_ = std::make_unique<std::condition_variable>();

@@ -6,7 +6,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pager/buffer_pool.h"
@@ -15,12 +17,13 @@
 #include "pager/eviction.h"
 #include "pager/frame.h"
 #include "pager/load.h"
+#include "pager/policy/policy.h"
 #include "pager/statistics.h"
 
 namespace weightstore::pager {
 
 // Keeps the states of the tensors, the budget, the pool of free buffers, and the callers that wait for room. All
-// functions are called with the pager's mutex held, except strict() and has_waiters().
+// functions are called with the pager's mutex held, except strict(), policy() and has_waiters().
 //
 // Invariant: live_bytes() is the sum of the charges of all frames, of the charges of all loads that have reserved
 // memory, and of the capacities of the free buffers in the pool. reserve() adds a charge once; cancel() or the
@@ -61,14 +64,33 @@ class MemoryAccount {
   // After a fork: takes a load of the parent off the account, without touching its buffer.
   void forget(const Load& load);
   bool has_room_to_prefetch(std::size_t tensor, std::uint64_t loading_bytes) const;
+  // Whether reserve() would succeed for a prefetch that the policy expects to be used after `distance` acquires, when
+  // `queued` bytes are going to be taken before.
+  bool can_read_ahead(std::size_t tensor, std::size_t distance, std::uint64_t queued) const;
   BudgetExceeded no_room_for(std::size_t tensor) const;
 
   // ---- what callers ask for --------------------------------------------------------------------------------------
-  void pin(std::size_t tensor) { states_.pin(tensor); }
+  void pin(std::size_t tensor);
   void unpin(std::size_t tensor);
   bool evict(std::size_t tensor, Retired& retired);
   std::size_t clear(Retired& retired);
   void set_budget(std::uint64_t bytes, Retired& retired);
+
+  // ---- the policy ------------------------------------------------------------------------------------------------
+  // Null for the least recently used order.
+  const Policy* policy() const { return policy_.get(); }
+  // Whether there is a policy that expects this tensor.
+  bool is_expected(std::size_t tensor) const {
+    return policy_ != nullptr && policy_->distance(tensor) != Policy::kNever;
+  }
+  // Tells the policy what a caller acquires. Only when there is one.
+  Policy::Step note_acquire(std::size_t tensor);
+  // A tensor that was prefetched, or is about to be, is not expected any more. It loses its protection.
+  void give_up_prefetch(std::size_t tensor);
+  // The smallest Policy::distance() of the tensors that were evicted since the last call.
+  std::size_t take_nearest_evicted() { return std::exchange(nearest_evicted_, Policy::kNever); }
+  // Whether the policy wants to read something ahead and there is no room: has_waiters() is then true.
+  void set_starving(bool starving);
 
   // ---- the end ---------------------------------------------------------------------------------------------------
   // From now on memory that comes back is freed, and callers that wait for room get an error.
@@ -80,8 +102,11 @@ class MemoryAccount {
   // After a fork: forgets the parent's waiting threads.
   void abandon_waiters();
 
-  // Whether a caller waits for room: called without the mutex, by a thread that has just dropped a reference.
-  bool has_waiters() const { return waiters_.load() > 0; }
+  // Whether a release matters to anybody: a caller waits for room, the policy does, or tensors are parked. Called
+  // without the mutex, by a thread that has just dropped a reference.
+  bool has_waiters() const { return waiters_.load() > 0 || states_.parked_count() > 0; }
+  // After such a release.
+  void note_release(std::size_t tensor);
   // Strict: wakes the callers that wait for room.
   void notify_waiters() {
     if (strict_) room_->notify_all();
@@ -92,8 +117,17 @@ class MemoryAccount {
   void evict_for(std::uint64_t bytes, VictimRule rule, Retired& retired);
   void evict_resident(std::size_t tensor, Retired& retired);
   bool try_reserve(Load& load, Retired& retired);
+  // The same for a tensor that the policy reads ahead, which must not evict anything that is needed earlier.
+  bool try_reserve_ahead(Load& load, Retired& retired);
+  // How much of the budget the policy may keep.
+  void tell_room();
   bool take_free_buffer(Load& load, std::uint64_t charge);
   void charge_new(Load& load, std::uint64_t charge);
+  void set_charged(std::size_t tensor, bool charged);
+  // A held tensor becomes absent or resident.
+  void forget_held(TensorState& state);
+  // The tensor to evict for one that a caller waits for.
+  std::optional<std::size_t> victim(VictimRule rule);
   // Retires a free buffer or, when there is none, evicts a tensor. False when the rule allows no eviction.
   bool free_some(VictimRule rule, Retired& retired);
   bool may_get_room() const;
@@ -115,7 +149,15 @@ class MemoryAccount {
   // evicted, and the one for the next load.
   const std::uint64_t pool_limit_;
   std::unique_ptr<std::condition_variable> room_;  // strict: memory was released
-  std::atomic<std::uint32_t> waiters_{0};          // callers in reserve() that wait for room
+  std::atomic<std::uint32_t> waiters_{0};          // callers in reserve() that wait for room; and the policy
+  bool starving_ = false;
+  std::size_t held_count_ = 0;      // tensors that are kHeld
+  std::size_t charged_count_ = 0;   // tensors that are charged
+  std::uint64_t pinned_bytes_ = 0;  // the charges of the pinned tensors, resident or not
+  std::size_t nearest_evicted_ = Policy::kNever;
+  bool room_changed_ = false;         // since the policy was told
+  const std::uint64_t least_window_;  // of the policy
+  std::unique_ptr<Policy> policy_;
 };
 
 }  // namespace weightstore::pager

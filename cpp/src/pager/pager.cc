@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "io/file_source.h"
 #include "pager/pager_impl.h"
 #include "pager/raw_table.h"
 
@@ -13,6 +14,10 @@ std::shared_ptr<pager::PagerImpl> make_impl(std::optional<Reader> reader, Tensor
   if (options.readers < 1 || options.readers > 64) {
     throw Error(ErrorCode::kInvalidArgument,
                 "readers is " + std::to_string(options.readers) + "; it must be from 1 to 64");
+  }
+  if (options.policy == EvictionPolicy::kSchedule ? options.schedule.empty() : !options.schedule.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "a schedule with at least one tensor belongs to EvictionPolicy::kSchedule");
   }
   auto impl = std::make_shared<pager::PagerImpl>(std::move(reader), std::move(table), options);
   std::string missing;
@@ -55,6 +60,11 @@ ResidentTensor& ResidentTensor::operator=(ResidentTensor&& other) noexcept {
   return *this;
 }
 
+ResidentTensor ResidentTensor::clone() const {
+  if (frame_ != nullptr) frame_->refs.fetch_add(1, std::memory_order_relaxed);
+  return ResidentTensor(frame_);
+}
+
 SharedBytes ResidentTensor::share() const {
   if (frame_ == nullptr) return {};
   // Taken before the shared_ptr is made: when that runs out of memory, it drops the reference.
@@ -83,6 +93,14 @@ void ResidentTensor::release() noexcept {
   if (frame_ == nullptr) return;
   bytes_ = {};
   pager::PagerImpl::drop(std::exchange(frame_, nullptr));
+}
+
+std::shared_ptr<const ByteSource> raw_file(const std::filesystem::path& path) {
+  return io::open_file(path, false, io::current_file_ops());
+}
+
+std::shared_ptr<const ByteSource> raw_mapped_file(const std::filesystem::path& path) {
+  return io::open_file(path, true, io::current_file_ops());
 }
 
 Pager::Pager(std::shared_ptr<const ByteSource> source, std::span<const NamedEntry> entries, PagerOptions options)
@@ -132,7 +150,7 @@ void Pager::pin(std::size_t slot) { impl_->pin(impl_->catalog().checked(slot)); 
 void Pager::unpin(std::size_t slot) { impl_->unpin(impl_->catalog().checked(slot)); }
 bool Pager::evict(std::size_t slot) { return impl_->evict(impl_->catalog().checked(slot)); }
 std::size_t Pager::clear() { return impl_->clear(); }
-void Pager::set_budget(std::uint64_t bytes) { impl_->set_budget(bytes); }
+void Pager::set_budget(std::uint64_t bytes, bool follow) { impl_->set_budget(bytes, follow); }
 void Pager::close() { impl_->close(); }
 
 bool Pager::is_resident(std::size_t slot) const {
@@ -164,6 +182,11 @@ std::uint64_t Pager::live_bytes() const {
 
 std::uint64_t Pager::over_budget_bytes() const {
   return impl_->look([](const auto& account) { return account.over_budget_bytes(); });
+}
+
+std::string Pager::policy_state() const {
+  return impl_->look(
+      [](const auto& account) { return account.policy() == nullptr ? "lru" : account.policy()->describe(); });
 }
 
 bool Pager::reads_directly() const { return impl_->catalog().reads_directly(); }

@@ -2,13 +2,17 @@
 
 #include <utility>
 
+#include "io/available_memory.h"
+#include "pager/default_budget.h"
+
 namespace weightstore::pager {
 
 PagerImpl::PagerImpl(std::optional<Reader> reader, TensorTable raw_table, const PagerOptions& options)
     : catalog_(std::move(reader), std::move(raw_table), options),
       default_wait_(options.wait),
       account_(catalog_, statistics_, options),
-      loads_(*this, mutex_, catalog_, account_, statistics_, options.readers) {}
+      loads_(*this, mutex_, catalog_, account_, statistics_, options.readers),
+      follows_memory_(options.follow_memory) {}
 
 std::size_t PagerImpl::find(std::string_view name) {
   if (const auto tensor = table().find(name)) return *tensor;
@@ -35,11 +39,21 @@ Frame* PagerImpl::hit(std::size_t tensor) {
   return state.frame;
 }
 
+void PagerImpl::note_acquire(std::size_t tensor) {
+  if (account_.policy() == nullptr) return;
+  loads_.check_process();
+  loads_.note_acquire(tensor);
+}
+
 Frame* PagerImpl::try_acquire(std::size_t tensor) {
+  if (follows_memory_.load(std::memory_order_relaxed)) follow_memory();
   const std::lock_guard lock(mutex_);
   if (account_.states()[tensor].presence != Presence::kResident) return nullptr;
   statistics_.count_passes(tensor);
-  return hit(tensor);
+  note_acquire(tensor);
+  Frame* frame = hit(tensor);
+  loads_.read_ahead();
+  return frame;
 }
 
 Frame* PagerImpl::acquire_present(std::size_t tensor, Retired& retired) {
@@ -50,10 +64,16 @@ Frame* PagerImpl::acquire_present(std::size_t tensor, Retired& retired) {
 }
 
 Frame* PagerImpl::acquire(std::size_t tensor, Wait wait, const Progress& progress) {
+  if (follows_memory_.load(std::memory_order_relaxed)) follow_memory();
   Retired retired;
   Lock lock(mutex_);
   statistics_.count_passes(tensor);
-  if (account_.states()[tensor].presence == Presence::kResident) return hit(tensor);
+  note_acquire(tensor);
+  if (account_.states()[tensor].presence == Presence::kResident) {
+    Frame* frame = hit(tensor);
+    loads_.read_ahead();
+    return frame;
+  }
   loads_.check_process();
   Deadline deadline(wait.value_or(default_wait_), progress);
   for (;;) {
@@ -75,11 +95,13 @@ void PagerImpl::drop(Frame* frame) noexcept {
   }
   // Once this reference is gone, another thread may free the frame. So keep the pager, to notify waiting callers.
   const std::shared_ptr<PagerImpl> impl = frame->impl;
+  const std::size_t tensor = frame->tensor;
   if (frame->refs.fetch_sub(1) == 1) {
     impl->drop_last(frame);
   } else if (impl->account_.has_waiters()) {
     const std::lock_guard lock(impl->mutex_);
-    impl->account_.notify_waiters();
+    impl->account_.note_release(tensor);
+    impl->loads_.read_ahead();
   }
 }
 
@@ -88,6 +110,7 @@ void PagerImpl::drop_last(Frame* frame) noexcept {
   Retired retired;
   const std::lock_guard lock(mutex_);
   account_.remove(frame, retired);
+  loads_.read_ahead();
 }
 
 // ---- prefetching ----------------------------------------------------------------------------------------------------
@@ -144,10 +167,24 @@ std::size_t PagerImpl::clear() {
   return account_.clear(retired);
 }
 
-void PagerImpl::set_budget(std::uint64_t bytes) {
+void PagerImpl::set_budget(std::uint64_t bytes, bool follow) {
   Retired retired;
   const std::lock_guard lock(mutex_);
+  follows_memory_ = follow;
   account_.set_budget(bytes, retired);
+}
+
+void PagerImpl::follow_memory() {
+  const auto now = Clock::now().time_since_epoch().count();
+  auto look = next_look_.load(std::memory_order_relaxed);
+  const auto next = now + std::chrono::duration_cast<Clock::duration>(kLookInterval).count();
+  if (now < look || !next_look_.compare_exchange_strong(look, next)) return;
+  const std::uint64_t available = io::available_memory(io::Swap::kIgnored);
+  Retired retired;
+  const std::lock_guard lock(mutex_);
+  if (!follows_memory_ || account_.is_closed()) return;
+  const auto budget = followed_budget(account_.budget(), account_.live_bytes(), available);
+  if (budget) account_.set_budget(*budget, retired);
 }
 
 PagerStats PagerImpl::stats() const {

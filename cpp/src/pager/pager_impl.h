@@ -9,6 +9,7 @@
 //
 // The mutex is never held while bytes are read, memory is allocated or freed, or a caller's code runs.
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -52,7 +53,7 @@ class PagerImpl : public std::enable_shared_from_this<PagerImpl> {
   void unpin(std::size_t tensor);
   bool evict(std::size_t tensor);
   std::size_t clear();
-  void set_budget(std::uint64_t bytes);
+  void set_budget(std::uint64_t bytes, bool follow);
   void close();
 
   // Calls `look` with the account while the mutex is held, and returns the result.
@@ -72,10 +73,14 @@ class PagerImpl : public std::enable_shared_from_this<PagerImpl> {
  private:
   struct Batch;
 
+  // Tells the policy, if there is one.
+  void note_acquire(std::size_t tensor);
   Frame* hit(std::size_t tensor);
   // A reference to a tensor that needs no reading; null otherwise.
   Frame* acquire_present(std::size_t tensor, Retired& retired);
   void drop_last(Frame* frame) noexcept;
+  // Changes the budget when the available memory has changed, once in a while. Called without the mutex.
+  void follow_memory();
   // Steps of acquire_many().
   std::vector<Frame*> acquire_one_by_one(std::span<const std::size_t> tensors, Wait wait, const Progress& progress);
   void take_present(Batch& batch, Retired& retired);
@@ -88,6 +93,8 @@ class PagerImpl : public std::enable_shared_from_this<PagerImpl> {
   Statistics statistics_;
   MemoryAccount account_;
   LoadScheduler loads_;
+  std::atomic<bool> follows_memory_;
+  std::atomic<Clock::rep> next_look_{0};  // when to look at the available memory again
 };
 
 }  // namespace weightstore::pager

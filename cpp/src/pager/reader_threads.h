@@ -58,6 +58,7 @@ class ReaderThreads {
 
   // Prefetches that are queued or running.
   std::size_t prefetches_left() const { return prefetch_queue_.size() + prefetching_; }
+  const std::deque<std::size_t>& queued_prefetches() const { return prefetch_queue_; }
   // Is notified when no prefetches are left.
   std::condition_variable& idle() { return *idle_; }
 

@@ -14,7 +14,7 @@ from .._files.formats import FORMATS, title_of
 from .._files.progress import reporting
 from .._files.source import OpenSource, kind_of, open_source
 from .._modules.apply.commit import commit
-from .._modules.apply.plan import Rules, make_plan
+from .._modules.apply.plan import Plan, Rules, make_plan
 from .._modules.apply.result import ApplyResult
 from .._modules.apply.straight import StraightLoad, plan_straight
 from .._modules.indices import contiguous_names
@@ -275,20 +275,7 @@ class ReadingStore(Builder):
                 with reporting(self._progress) as report:
                     straight.commit(report)
                 return straight.result
-            contents = self._read()
-            rules = Rules(
-                filter=self._filter,
-                adapter=self._from_adapter,
-                types=self._from_types,
-                skip_enum_variants=self._skips_variants,
-                match_indices=self._maps_indices == "auto",
-                keeps_indices=self._keeps_indices,
-                filter_missing=self._filter_missing,
-                dtype_policy=self._dtype_policy,
-                aliases=contents.aliases,
-                metadata=metadata_of(contents.source.reader),
-            )
-            plan = make_plan(module, contents.snapshots, rules, refuses_nothing=True)
+            plan = self._load_plan(module, self._read())
             self._check(plan.result)
             with reporting(self._progress) as report:
                 commit(plan, zero_copy=self._zero_copy, progress=report)
@@ -301,6 +288,44 @@ class ReadingStore(Builder):
         if changes_names or self._filter is not None or self._from_adapter is not None or self._zero_copy:
             return None
         return plan_straight(source, module)
+
+    def _load_plan(self, module: Any, contents: _Contents) -> Plan:
+        rules = Rules(
+            filter=self._filter,
+            adapter=self._from_adapter,
+            types=self._from_types,
+            skip_enum_variants=self._skips_variants,
+            match_indices=self._maps_indices == "auto",
+            keeps_indices=self._keeps_indices,
+            filter_missing=self._filter_missing,
+            dtype_policy=self._dtype_policy,
+            aliases=contents.aliases,
+            metadata=metadata_of(contents.source.reader),
+        )
+        return make_plan(module, contents.snapshots, rules, refuses_nothing=True)
+
+    def _paged(self, module: Any, opened: OpenSource | None = None) -> tuple[Plan, OpenSource]:
+        """Which tensor goes where, and an open source for a pager: its files are not mapped, and checksums are compared.
+
+        A buffer that has values already may be missing from the file. `opened` is the source of a pager that there is.
+        """
+        with self._placing():
+            source = self._open_for_paging() if opened is None else opened
+            self._check_format(source)
+            contents = _Contents(source, self._below_key(source.reader.names()), self._renamed, False)
+            plan = self._load_plan(module, contents)
+            kept = {path for path, buffer in module.named_buffers() if buffer.device.type != "meta"}
+            plan.result.missing = [name for name in plan.result.missing if str(name) not in kept]
+            self._check(plan.result)
+        return plan, source
+
+    def _open_for_paging(self) -> OpenSource:
+        if self._path is None:
+            return self._open()
+        options = self._open_options()
+        if options["verify"] == "off":
+            options["verify"] = "lazy"
+        return open_source(self._existing_path(), backend="pread", **options)
 
     def _check(self, result: ApplyResult) -> None:
         """Raises when the result is not what was asked for. Nothing has been applied then."""

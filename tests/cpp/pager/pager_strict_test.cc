@@ -152,8 +152,8 @@ TEST(closing_ends_the_wait) {
 }
 
 TEST(slack_and_kept_buffers_count) {
-  constexpr std::size_t kSize = (64 << 10) + 1;  // a step of the pool is 72 KiB
-  constexpr std::size_t kBuffer = 72 << 10;
+  constexpr std::size_t kSize = (64 << 10) + 1;  // a step of the pool is a page
+  constexpr std::size_t kBuffer = 68 << 10;
   Model model(3, kSize, strict_budget(2 * kBuffer));
   model.pager->acquire("0");
   CHECK_EQ(model.pager->live_bytes(), kBuffer);

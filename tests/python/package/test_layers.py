@@ -24,6 +24,7 @@ BELOW = {
     "_convert": {"_tensors", "_files", "_modules"},
     "_look": {"_tensors", "_files", "_page"},
     "_cli": {"_tensors", "_files", "_modules", "_convert", "_look"},
+    "_offload": {"_tensors", "_files", "_modules", "stores", "_pager", "_policies", "_tensor_roles"},
 }
 FOR_ALL = {"_core", "_installed", "errors", "__version__"}
 

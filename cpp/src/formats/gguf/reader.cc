@@ -161,9 +161,8 @@ std::shared_ptr<const ByteSource> swapped_numbers(std::shared_ptr<const ByteSour
 }
 
 // The same tensors, in sources that turn their numbers around.
-TensorTable swapped(const TensorTable& table, const Header& header, const std::shared_ptr<const ByteSource>& file) {
+TensorTable swapped(const TensorTable& table, const std::shared_ptr<const ByteSource>& file) {
   TensorTable result;
-  result.keep_text(header.text, header.size);
   result.reserve(table.size());
   result.add_source(file);
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -194,7 +193,6 @@ OpenedFile read(const std::shared_ptr<const ByteSource>& source, const ReadOptio
   // A file without tensors may end before its data would begin.
   const std::uint64_t data_begin = checked_round_up(header.size, alignment).value_or(UINT64_MAX);
   TensorTable table;
-  table.keep_text(header.text, static_cast<std::size_t>(header.size));
   table.reserve(static_cast<std::size_t>(header.tensors));
   table.add_source(source);
   TensorCursor in(header, data_begin, alignment, source->size(), options.limits);
@@ -202,7 +200,7 @@ OpenedFile read(const std::shared_ptr<const ByteSource>& source, const ReadOptio
   for (std::uint64_t i = 0; i < header.tensors; ++i) table.add(in.next(shape));
   table.finish();
   check_disjoint(table);
-  if (header.is_big_endian) table = swapped(table, header, source);
+  if (header.is_big_endian) table = swapped(table, source);
   table.set_metadata(scalars_as_text(*metadata));
   OpenedFile file{.table = std::move(table), .part = split_part(*metadata)};
   file.table.set_typed_metadata(std::move(metadata));
