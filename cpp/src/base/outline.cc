@@ -38,17 +38,21 @@ void add(const Totals& tensor, Totals& totals) {
   totals.nbytes = saturating_add(totals.nbytes, tensor.nbytes);
 }
 
-// Nodes by their path. The path of a module has its dot here, which tells it from a tensor of the same name.
+// The nodes of a table. Modules are found again by their path; every tensor is a node of its own.
 class Nodes {
  public:
-  Nodes() : numbers_(0, Hash{secret()}) {}
+  Nodes() : modules_(0, Hash{secret()}) {}
 
-  void add(std::string_view path, bool is_tensor, std::size_t depth, const Totals& totals, DType dtype) {
-    const auto [at, is_new] = numbers_.try_emplace(path, nodes_.size());
-    if (is_new) nodes_.push_back({is_tensor ? path : path.substr(0, path.size() - 1), is_tensor, depth, {}, 0});
+  void add_tensor(std::string_view path, std::size_t depth, const Totals& totals, DType dtype) {
+    nodes_.push_back({path, true, depth, totals, bit_of(dtype)});
+  }
+
+  void add_to_module(std::string_view path, std::size_t depth, const Totals& totals, DType dtype) {
+    const auto [at, is_new] = modules_.try_emplace(path, nodes_.size());
+    if (is_new) nodes_.push_back({path, false, depth, {}, 0});
     OutlineNode& node = nodes_[at->second];
-    weightstore::add(totals, node.totals);
-    node.dtypes |= std::uint64_t{1} << static_cast<unsigned>(dtype);
+    add(totals, node.totals);
+    node.dtypes |= bit_of(dtype);
   }
 
   std::vector<OutlineNode> sorted() && {
@@ -59,6 +63,8 @@ class Nodes {
   }
 
  private:
+  static std::uint64_t bit_of(DType dtype) { return std::uint64_t{1} << static_cast<unsigned>(dtype); }
+
   std::uint64_t secret() const {
     return reinterpret_cast<std::uintptr_t>(this) ^
            static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
@@ -69,7 +75,7 @@ class Nodes {
     std::uint64_t seed;
     std::size_t operator()(std::string_view text) const { return static_cast<std::size_t>(hash_name(text, seed)); }
   };
-  std::unordered_map<std::string_view, std::size_t, Hash> numbers_;
+  std::unordered_map<std::string_view, std::size_t, Hash> modules_;  // to their numbers in nodes_
   std::vector<OutlineNode> nodes_;
 };
 
@@ -77,9 +83,9 @@ void add_nodes(std::string_view name, std::size_t depth, const Totals& totals, D
   std::size_t parts = 1;
   for (std::size_t dot = name.find('.'); dot != std::string_view::npos; dot = name.find('.', dot + 1), ++parts) {
     if (parts > depth) return;
-    nodes.add(name.substr(0, dot + 1), false, parts, totals, dtype);
+    nodes.add_to_module(name.substr(0, dot), parts, totals, dtype);
   }
-  if (parts <= depth) nodes.add(name, true, parts, totals, dtype);
+  if (parts <= depth) nodes.add_tensor(name, parts, totals, dtype);
 }
 
 std::vector<std::size_t> largest_of(const TensorTable& table, std::size_t count) {

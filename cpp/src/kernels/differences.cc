@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "kernels/numbers.h"
 
@@ -103,10 +104,9 @@ void compare_integers(const std::byte* a, const std::byte* b, std::size_t count,
     std::memcpy(&y, b + i * sizeof y, sizeof y);
     if (std::cmp_equal(x, y)) continue;
     ++found.differing;
-    // Modulo 2^64 the difference of the larger and the smaller number is right, whatever their signs.
-    const bool less = std::cmp_less(x, y);
-    const auto distance = static_cast<double>(less ? static_cast<std::uint64_t>(y) - static_cast<std::uint64_t>(x)
-                                                   : static_cast<std::uint64_t>(x) - static_cast<std::uint64_t>(y));
+    __extension__ using Wide = __int128;  // the distance of I64 and U64 may have 65 bits
+    const Wide difference = static_cast<Wide>(x) - static_cast<Wide>(y);
+    const auto distance = static_cast<double>(difference < 0 ? -difference : difference);
     const double size = std::max(std::fabs(static_cast<double>(x)), std::fabs(static_cast<double>(y)));
     found.max_absolute = std::max(found.max_absolute, distance);
     found.max_relative = std::max(found.max_relative, distance / size);

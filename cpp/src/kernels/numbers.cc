@@ -1,5 +1,6 @@
 #include "kernels/numbers.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>

@@ -48,11 +48,11 @@ def check(array: np.ndarray, bins: int = 0, **options) -> weightstore.Statistics
     scale = max(float(np.abs(finite).max()), 1e-300)
     assert abs(found.mean - float(long.mean())) <= 1e-12 * scale
     deviation = float(np.sqrt(((long - long.mean()) ** 2).mean()))
-    if scale < 1e150:  # squares of larger numbers are infinite
+    if 1e-150 < scale < 1e150:  # squares of other numbers are infinite or 0
         assert abs(found.std - deviation) <= 1e-9 * deviation + 1e-12 * scale
     if bins:
         assert sum(found.histogram) == finite.size
-        low, high = finite.min(), finite.max()
+        low, high = float(finite.min()), float(finite.max())
         if high > low and math.isfinite(high - low):
             # A number at the border of two bins may be in either, by the last digit of its distance.
             place = (finite - low) / (high - low) * bins
