@@ -18,7 +18,7 @@ const std::string kSmall = unhex(
     "47475546 03000000 0100000000000000 0100000000000000"
     "0100000000000000 6b 04000000 07000000"
     "0100000000000000 77 02000000 0300000000000000 0200000000000000 18000000 0000000000000000"
-    "000000000000000000000000000000"
+    "0000000000000000000000000000"
     "010203040506 0000000000000000000000000000000000000000000000000000");
 
 TypedMetadata one_entry() {
@@ -58,6 +58,7 @@ TEST(golden_bytes_are_read) {
   const TensorInfo info = file.table[0];
   CHECK(info.name == "w" && info.dtype == DType::kI8 && info.shape == Shape({2, 3}));
   CHECK(info.begin == 96 && info.nbytes() == 6);
+  CHECK_EQ(hex(kSmall.substr(96, 6)), "010203040506");
   CHECK(file.table.metadata().find("k") == "7");
   const TypedMetadata& metadata = *file.table.typed_metadata();
   CHECK(metadata.size() == 1 && metadata.key(0) == "k" && metadata.value(0).type_name() == "UINT32");
