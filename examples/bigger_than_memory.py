@@ -137,7 +137,9 @@ def run(model: Stack, path: Path, budget: int, rate: float, arguments: Any) -> N
                 model(x)
             seconds = (time.perf_counter() - start) / arguments.passes
         after = handle.pager.stats()
-        stats = {name: after[name] - before[name] for name in ("hits", "misses", "coalesced_waits", "wait_ns", "bytes_read")}
+        stats = {
+            name: after[name] - before[name] for name in ("hits", "misses", "coalesced_waits", "wait_ns", "bytes_read")
+        }
         size = path.stat().st_size
         acquires = stats["hits"] + stats["misses"] + stats["coalesced_waits"]
         waited = stats["wait_ns"] / 1e9 / arguments.passes

@@ -29,8 +29,8 @@ class Policy {
 
   // A caller acquires this tensor.
   virtual Step acquired(std::size_t tensor) = 0;
-  // How many bytes of memory the policy may keep, counting charges; and by tensor, which are pinned. Pinned tensors stay
-  // in memory anyway, and take none of that.
+  // How many bytes of memory the policy may keep, counting charges; and by tensor, which are pinned. Pinned tensors
+  // stay in memory anyway, and take none of that.
   virtual void set_room(std::uint64_t bytes, std::vector<bool> pinned) = 0;
   // By tensor, whether it is kept: evicted only when nothing else makes room. A tensor that is kept is loaded when it
   // is expected, not before.
