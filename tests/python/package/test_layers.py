@@ -19,6 +19,7 @@ BELOW = {
     "_modules": {"_tensors", "_files"},
     "stores": {"_tensors", "_files", "_modules"},
     "_checkpoints": {"_tensors", "_files"},
+    "_dcp": {"_tensors", "_files"},
 }
 FOR_ALL = {"_core", "_installed", "errors"}
 
