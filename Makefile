@@ -26,7 +26,7 @@ SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLi
 CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
-.PHONY: demo test test-cpp test-python interop interop-burn bench sanitize lint format fuzz fresh-install clean
+.PHONY: demo test test-cpp test-python interop interop-burn bench bench-distributed sanitize lint format fuzz fresh-install clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -58,6 +58,11 @@ bench: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench build/bench/build.ninja
 	$(BIN)/python benchmarks/python/run.py
 	$(BIN)/python benchmarks/python/saver.py
 	$(BIN)/python benchmarks/python/pager.py
+
+# Several ranks of torch.distributed, 4 GB: takes some 30 minutes, and 16 GB of memory.
+bench-distributed: $(VENV)/.installed $(VENV)/.test
+	$(BIN)/python benchmarks/python/distributed_plan.py
+	$(BIN)/python benchmarks/python/distributed.py
 
 # A randomized address space can collide with ThreadSanitizer's shadow memory.
 NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)

@@ -191,9 +191,7 @@ def status(key: str) -> int:
     return 0
 
 
-def compare(
-    contestants: dict[str, Callable[[str], None]], rounds: int, folder: str, keep: bool = False
-) -> Samples:
+def compare(contestants: dict[str, Callable[[str], None]], rounds: int, folder: str, keep: bool = False) -> Samples:
     """Runs each contestant once a round with a directory of its own. The first round does not count: it warms up."""
     samples = Samples()
     names = list(contestants)
@@ -226,7 +224,9 @@ def show(title: str, total: int, samples: Samples, goals: list[Goal]) -> None:
         middle = statistics.median(seconds)
         spread = f"{min(seconds):.2f} to {max(seconds):.2f}"
         extra = samples.extra[name] / 2**20
-        print(f"  {name:<34} {middle:7.2f} s  ({spread})  {total / middle / 1e9:6.2f} GB/s  {extra:7.0f} MiB extra a rank")
+        print(
+            f"  {name:<34} {middle:7.2f} s  ({spread})  {total / middle / 1e9:6.2f} GB/s  {extra:7.0f} MiB extra a rank"
+        )
     for goal in goals:
         print(goal.verdict(samples))
     sys.stdout.flush()
@@ -272,7 +272,9 @@ def bench_save(total: int, rounds: int, folder: str) -> None:
     show(f"{dist.get_world_size()} ranks save", total, samples, goals)
     memory = samples.extra["weightstore"] / 2**20
     if dist.get_rank() == 0:
-        print(f"  {'reached' if memory <= 64 else 'NOT REACHED':<12} {memory:.0f} MiB of extra memory a rank (at most 64)")
+        print(
+            f"  {'reached' if memory <= 64 else 'NOT REACHED':<12} {memory:.0f} MiB of extra memory a rank (at most 64)"
+        )
 
 
 def bench_load(total: int, rounds: int, folder: str) -> None:
@@ -313,7 +315,7 @@ def bench_async(total: int, rounds: int, folder: str) -> None:
     made = {name: make(os.path.join(folder, name)) for name, make in writers.items()}
     touched = {name: tensor.to_local().clone() for name, tensor in state.items()}
     stalls: dict[str, list[float]] = {}
-    for number in range(rounds + 1):
+    for _ in range(rounds + 1):
         for name, writer in made.items():
             dist.barrier()
             begin = time.perf_counter()
@@ -338,7 +340,9 @@ def bench_async(total: int, rounds: int, folder: str) -> None:
         samples = Samples(stalls)
         print(Goal("x memcpy", "weightstore", "memcpy", at_most=1.2).verdict(samples))
         first_ratio = first["weightstore"] / statistics.median(stalls["memcpy, fresh"])
-        print(f"  {'reached' if first_ratio <= 1.2 else 'NOT REACHED':<12} {first_ratio:.2f} x memcpy into fresh memory, the first (at most 1.2)")
+        print(
+            f"  {'reached' if first_ratio <= 1.2 else 'NOT REACHED':<12} {first_ratio:.2f} x memcpy into fresh memory, the first (at most 1.2)"
+        )
         for peer in ("FileSystemWriter", "HuggingFaceStorageWriter"):
             print(Goal(f"x {peer}", "weightstore", peer, at_most=1).verdict(samples))
         shutil.rmtree(folder, ignore_errors=True)

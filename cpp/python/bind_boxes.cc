@@ -7,11 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/crc32c_parts.h"
-#include "base/range_source.h"
+#include "base/joined_source.h"
+#include "base/little_endian.h"
 #include "bindings.h"
 #include "file/boxes/box_reader.h"
 #include "file/boxes/box_writer.h"
+#include "file/boxes/boxed_tensors.h"
 #include "file/write_plan.h"
 #include "formats/dcp/metadata.h"
 #include "gil.h"
@@ -74,6 +77,18 @@ void read_boxes_of(const std::vector<WantedTuple>& given, unsigned threads, py::
   read_boxes(boxes, threads, progress, io::system_file_ops());
 }
 
+// Pads a SafeTensors header with spaces, so that the data begins with a page of the file: tensors whose rows are whole
+// pages are then written by whole pages. Returns the number of spaces.
+std::uint64_t align_data(std::string& header) {
+  constexpr std::uint64_t kPage = 4096;
+  const std::uint64_t padding = (kPage - header.size() % kPage) % kPage;
+  header.append(padding, ' ');
+  std::string length;
+  append_little_endian(length, header.size() - 8, 8);
+  header.replace(0, 8, length);
+  return padding;
+}
+
 using TensorTuple = std::tuple<std::string, std::string, Shape>;  // name, dtype, shape
 
 // The header, where each tensor begins, and the size of the file.
@@ -102,9 +117,51 @@ std::tuple<py::bytes, Numbers, std::uint64_t> plan_safetensors(
     ReleaseGil nogil;
     layout = plan_file(writer, Format::kSafetensors, {});
   }
+  const std::uint64_t padding = align_data(layout.header);
   Numbers begins(tensors.size());
-  for (const Layout::Placement& placement : layout.placements) begins[placement.tensor] = placement.begin;
-  return {py::bytes(layout.header), std::move(begins), layout.file_size};
+  for (const Layout::Placement& placement : layout.placements) begins[placement.tensor] = placement.begin + padding;
+  return {py::bytes(layout.header), std::move(begins), layout.file_size + padding};
+}
+
+// A file inside a file.
+std::shared_ptr<const ByteSource> record_of(std::shared_ptr<const ByteSource> file, std::uint64_t offset,
+                                            std::uint64_t length) {
+  const auto end = checked_add(offset, length);
+  if (!end || *end > file->size()) {
+    throw Error(ErrorCode::kCorrupt, "a record of " + std::to_string(length) +
+                                         " bytes ends after the file, which has " + std::to_string(file->size()) +
+                                         " bytes")
+        .in_file(file->name())
+        .at_offset(offset);
+  }
+  std::string name = file->name();
+  std::vector<SourceRange> ranges{{std::move(file), offset, length}};
+  return std::make_shared<JoinedSource>(std::move(ranges), std::move(name));
+}
+
+// (name, dtype, shape in files, item_bytes, shape, parts), each part (reader, tensor, begin, size)
+using PartTuple = std::tuple<const Reader*, std::size_t, Numbers, Numbers>;
+using BoxedTuple = std::tuple<std::string, std::string, Shape, std::uint64_t, Numbers, std::vector<PartTuple>>;
+
+Reader boxed_reader(const std::string& name, const std::vector<BoxedTuple>& tensors,
+                    const std::vector<std::tuple<std::string, std::string, std::string>>& left_out,
+                    const std::string& verify) {
+  ReadOptions options;
+  options.verify = verify == "full" ? Verify::kFull : verify == "lazy" ? Verify::kLazy : Verify::kOff;
+  BoxedTensors boxed(name, options);
+  for (const auto& [tensor, dtype, stored_shape, item_bytes, shape, given] : tensors) {
+    std::vector<BoxedTensors::Part> parts;
+    for (const auto& [reader, number, begin, size] : given) {
+      if (number >= reader->table().size()) throw py::index_error("no tensor has this number");
+      parts.push_back({*reader, number, begin, size});
+    }
+    boxed.add(tensor, dtype_named(dtype), stored_shape, item_bytes, shape, std::move(parts));
+  }
+  std::vector<LeftOut> others;
+  for (const auto& [other, type, reason] : left_out) others.push_back({other, type, reason});
+  boxed.set_left_out(std::move(others));
+  ReleaseGil nogil;
+  return std::move(boxed).finish();
 }
 
 // The readers share one open file.
@@ -118,7 +175,7 @@ std::vector<Reader> open_records(const py::object& path,
   std::vector<Reader> readers;
   readers.reserve(records.size());
   for (const auto& [offset, length] : records) {
-    readers.push_back(Reader::open(range_source(file, offset, length), options));
+    readers.push_back(Reader::open(record_of(file, offset, length), options));
   }
   return readers;
 }
@@ -129,7 +186,7 @@ py::bytes read_record(const py::object& path, std::uint64_t offset, std::uint64_
   std::string bytes;
   {
     ReleaseGil nogil;
-    const auto record = range_source(io::open_file(target, false, io::system_file_ops()), offset, length);
+    const auto record = record_of(io::open_file(target, false, io::system_file_ops()), offset, length);
     bytes.resize(length);
     record->read_at(0, std::as_writable_bytes(std::span(bytes)));
   }
@@ -171,6 +228,8 @@ void init_boxes(py::module_& m) {
         "(header, where each tensor begins, size of the file)");
   m.def("exchange", &exchange_names, py::arg("first"), py::arg("second"),
         "Exchanges two names at once. False where the file system cannot.");
+  m.def("boxed_reader", &boxed_reader, py::arg("name"), py::arg("tensors"), py::arg("left_out"), py::arg("verify"),
+        "A Reader of tensors that are put together from boxes.");
   m.def("open_records", &open_records, py::arg("path"), py::arg("records"),
         "Readers of files inside a file, each given as (offset, length).");
   m.def("read_record", &read_record, py::arg("path"), py::arg("offset"), py::arg("length"));

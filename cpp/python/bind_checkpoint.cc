@@ -4,12 +4,12 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
+#include "checkpoint/find_model.h"
 #include "collectable.h"
 #include "gil.h"
-#include "memory.h"
+#include "io/file_ops.h"
 #include "objects/py_object.h"
 #include "objects/py_progress.h"
-#include "weightstore/error.h"
 #include "weightstore/loader.h"
 
 namespace weightstore::python {
@@ -18,19 +18,6 @@ namespace {
 
 // No checkpoint has a name with lone surrogates; it is reported as unknown.
 std::string name_text(const py::str& name) { return py::cast<std::string>(name.attr("encode")("utf-8", "replace")); }
-
-// The stored bytes of a whole tensor.
-std::uint64_t nbytes_of(const CheckpointReader& reader, const TensorInfo& info) {
-  if (reader.blocks(info.name).empty()) return info.end - info.begin;
-  return *contiguous_bytes(info.dtype, info.shape);
-}
-
-py::tuple describe(const CheckpointReader& reader, const py::str& name) {
-  const TensorInfo info = reader.info(name_text(name));
-  py::tuple shape(info.shape.size());
-  for (std::size_t i = 0; i < info.shape.size(); ++i) shape[i] = py::int_(info.shape[i]);
-  return py::make_tuple(to_str(name_of(info.dtype)), shape, nbytes_of(reader, info));
-}
 
 std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>> blocks(
     const CheckpointReader& reader, const py::str& name) {
@@ -41,32 +28,19 @@ std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_
   return result;
 }
 
-Memory allocate_for(const std::string& name, std::uint64_t nbytes) try {
-  return allocate_memory(nbytes);
-} catch (Error& error) {
-  throw error.in_tensor(name);
-}
+using Kind = checkpoint::DirectoryModel::Kind;
 
-Memory read(const CheckpointReader& reader, const py::str& name) {
-  const std::string text = name_text(name);
-  ReleaseGil nogil;
-  Memory memory = allocate_for(text, nbytes_of(reader, reader.info(text)));
-  reader.read(text, {memory.data(), memory.size()});
-  return memory;
-}
-
-Memory read_rows(const CheckpointReader& reader, const py::str& name, std::uint64_t begin, std::uint64_t end) {
-  const std::string text = name_text(name);
-  ReleaseGil nogil;
-  TensorInfo info = reader.info(text);
-  if (info.shape.empty() || begin > end || end > info.shape.front()) {
-    throw Error(ErrorCode::kInvalidArgument, "has no rows " + std::to_string(begin) + " to " + std::to_string(end))
-        .in_tensor(text);
+// The kind of the model in a directory, and its paths.
+py::tuple find_model(const py::object& directory) {
+  const auto target = to_path(directory);
+  checkpoint::DirectoryModel model;
+  {
+    ReleaseGil nogil;
+    model = checkpoint::find_model(target, checkpoint::SeveralIndexes::kRefuse, io::current_file_ops());
   }
-  info.shape.front() = end - begin;
-  Memory memory = allocate_for(text, contiguous_bytes(info.dtype, info.shape).value_or(0));
-  reader.read_rows(text, begin, end, {memory.data(), memory.size()});
-  return memory;
+  py::list paths;
+  for (const std::filesystem::path& path : model.paths) paths.append(path_to_str(path.native()));
+  return py::make_tuple(model.kind == Kind::kFile ? "file" : model.kind == Kind::kShards ? "shards" : "recis", paths);
 }
 
 }  // namespace
@@ -82,12 +56,9 @@ void init_checkpoint(py::module_& m) {
             return CheckpointReader(target);
           },
           py::arg("path"))
-      .def("names", &CheckpointReader::tensor_names, "All names, sorted.")
+      .def_property_readonly("reader", &CheckpointReader::reader, py::return_value_policy::copy)
       .def("tables", &CheckpointReader::tables, "The columns of every table.")
-      .def("describe", &describe, py::arg("name"), "(dtype, shape, nbytes)")
       .def("blocks", &blocks, py::arg("name"), "(begin, end, size, rows) of every block of a column.")
-      .def("read", &read, py::arg("name"))
-      .def("read_rows", &read_rows, py::arg("name"), py::arg("begin"), py::arg("end"))
       .def(
           "verify",
           [](const CheckpointReader& reader, py::object callback) {
@@ -96,6 +67,8 @@ void init_checkpoint(py::module_& m) {
             return reader.verify(progress);
           },
           py::arg("progress") = py::none());
+  m.def("find_model", &find_model, py::arg("directory"),
+        "(kind, paths): \"file\" and the file or index, \"shards\" and all of them, or \"recis\" and its index.");
 }
 
 }  // namespace weightstore::python

@@ -12,6 +12,7 @@
 #include "objects/py_value.h"
 #include "opaque.h"
 #include "weightstore/error.h"
+#include "weightstore/loader.h"
 #include "weightstore/reader.h"
 
 namespace weightstore::python {
@@ -227,7 +228,7 @@ Reader open_path(const py::object& path, const std::string& backend, const std::
                  const std::string& opaque, const py::object& limits) {
   const auto target = to_path(path);
   return open_released(read_options(is_mmap(backend), verify, threads, opaque, limits),
-                       [&](const ReadOptions& options) { return Reader::open(target, options); });
+                       [&](const ReadOptions& options) { return open_model(target, options); });
 }
 
 Reader open_buffer(const py::object& data, const std::string& verify, unsigned threads, const std::string& opaque,

@@ -77,15 +77,25 @@ class Loader {
   LoadOptions options_;
 };
 
+// Opens a file as Reader::open() does, or the model in a directory: a set of shards, a checkpoint of either layout, or
+// the only file of weights there (docs/formats.md, "Directories"). A column of a table is one tensor, "user@id" or
+// "user@embedding". Its blocks are in the order of their buckets, and it has a view only if it is one block. Errors
+// about a block name the block. Throws as Reader::open() does; also Error(kInvalidArgument) for a directory with
+// several models, and Error(kIo) for one without a model or with an incomplete checkpoint. Both list what is there.
+Reader open_model(const std::filesystem::path& path, const ReadOptions& options = {});
+
 // Looks into a checkpoint. The names are the same in both layouts, as WriteBlock::tensor_name() gives them: "w",
 // "user@id", "user@embedding". A column of a table is one array: its blocks in the order of their buckets. Immutable
 // and thread-safe.
 class CheckpointReader {
  public:
-  // `path` as for Loader; it may also be a Burnpack file. The constructor reads the headers and the index.
+  // `path` as for Loader; it may also be a file of any format. The constructor reads the headers and the index.
   explicit CheckpointReader(const std::filesystem::path& path, const ReadOptions& options = {});
   ~CheckpointReader();
   CheckpointReader(CheckpointReader&&) noexcept;
+
+  // The checkpoint as open_model() gives it. Single files and indexes are assembled, too.
+  const Reader& reader() const;
 
   std::vector<std::string> tensor_names() const;  // in ascending order
   bool contains(std::string_view name) const;
@@ -94,7 +104,7 @@ class CheckpointReader {
 
   // The following functions throw Error(kNotFound) for a name that the checkpoint does not have.
 
-  TensorInfo info(std::string_view name) const;  // `begin` and `end` are those of the first block
+  TensorInfo info(std::string_view name) const;
 
   // One block of a column.
   struct Block {
@@ -114,6 +124,8 @@ class CheckpointReader {
   std::size_t verify(const Progress& progress = {}) const;
 
  private:
+  std::size_t at(std::string_view name) const;
+
   struct State;
   std::unique_ptr<const State> state_;
 };

@@ -18,8 +18,10 @@
 
 namespace weightstore {
 
-class ByteProducer;  // byte_producer.h
-struct NameHooks;    // rename.h
+class AssembledTensors;  // makes Readers of checkpoints
+class BoxedTensors;      // the same, of tensors that lie in boxes
+class ByteProducer;      // byte_producer.h
+struct NameHooks;        // rename.h
 
 // One dimension of a strided selection: `count` elements, the first at `start`, each `step` after the one before it.
 // `step` may be negative but not 0.
@@ -57,7 +59,8 @@ class Reader {
 
   Format format() const;
   const TensorTable& table() const;
-  // For messages: the path of the file, or ByteSource::name() of another source. Empty for a set of several files.
+  // For messages: the path of the file, or ByteSource::name() of another source. Empty for a set of several files, but
+  // the path of a checkpoint with tables.
   std::string file_name() const;
 
   // The bytes of a tensor without a copy. The view keeps them alive, even after the Reader is destroyed. nullopt when
@@ -125,6 +128,8 @@ class Reader {
   std::vector<std::size_t> without_checksum() const;
 
  private:
+  friend class AssembledTensors;
+  friend class BoxedTensors;
   struct State;
   class VerifiedBytes;
   explicit Reader(std::shared_ptr<const State> state) : state_(std::move(state)) {}

@@ -12,10 +12,12 @@
 #include "base/checked.h"
 #include "base/metadata_keys.h"
 #include "checkpoint/arguments.h"
+#include "checkpoint/find_model.h"
 #include "checkpoint/layouts.h"
 #include "checkpoint/save_names.h"
 #include "checkpoint/shard_record.h"
 #include "codec/json.h"
+#include "file/assembled_tensors.h"
 #include "file/bucket_range_text.h"
 #include "file/table_entry.h"
 #include "io/checked_io.h"
@@ -29,7 +31,6 @@ namespace weightstore::checkpoint {
 namespace {
 
 constexpr std::string_view kDenseSuffix = "^ ";
-constexpr const char* kSingleFile = "model.safetensors";
 
 const Value::Map& map_of(const Value& value, std::string_view what) {
   const auto* map = value.get_if<Value::Map>();
@@ -80,16 +81,6 @@ class HeldPath {
   int fd_;
   struct stat status_;
 };
-
-[[noreturn]] void refuse_directory(const std::filesystem::path& directory, io::FileOps& ops) {
-  bool begun = false;
-  for (const std::string& name : io::list_directory(directory, ops)) begun |= attempt_of_name(name).has_value();
-  throw io::io_error(ENOENT,
-                     begun ? "the checkpoint is not complete: a save began and has not ended, there is no index"
-                           : std::string("holds no checkpoint: neither ") + kPlainIndex + " nor " + kRecisIndex +
-                                 " nor " + kSingleFile,
-                     directory.native());
-}
 
 Value read_json(const std::filesystem::path& path, io::FileOps& ops) try {
   return json_decode(io::read_text_file(path, kMaxIndexBytes, ops));
@@ -156,15 +147,18 @@ bool is_own_index(const std::filesystem::path& index, io::FileOps& ops) {
 
 // A save may replace the checkpoint while this function opens it: files that the index named are gone, or the directory
 // is another one and the files do not fit together. Then the function opens the new checkpoint.
-CheckpointIndex CheckpointIndex::open(const std::filesystem::path& path, ReadOptions options) {
+CheckpointIndex CheckpointIndex::open(const std::filesystem::path& path, ReadOptions options, SeveralIndexes several) {
   check_path(path);
-  options.limits.safetensors_index_bytes = kMaxIndexBytes;
+  // Unless the caller has a limit of its own.
+  std::uint64_t& limit = options.limits.safetensors_index_bytes;
+  if (limit == Limits().safetensors_index_bytes) limit = kMaxIndexBytes;
   io::FileOps& ops = io::current_file_ops();
   constexpr int kTries = 10;
   for (int i = 0; i < kTries; ++i) {
     const HeldPath held(path, ops);
     try {
-      CheckpointIndex index = held.is_directory() ? open_directory(path, options, ops) : open_file(path, options);
+      CheckpointIndex index = held.is_directory() ? open_directory(path, options, several, ops)
+                                                  : of_plain(Reader::open(path, options), path);
       if (held.is_current()) return index;
     } catch (const Error& error) {
       const bool gone = held.is_there() && error.os_errno() == ENOENT;
@@ -176,20 +170,26 @@ CheckpointIndex CheckpointIndex::open(const std::filesystem::path& path, ReadOpt
 }
 
 CheckpointIndex CheckpointIndex::open_directory(const std::filesystem::path& directory, const ReadOptions& options,
-                                                io::FileOps& ops) {
-  if (io::is_there(directory / kPlainIndex, ops)) return open_file(directory / kPlainIndex, options);
-  if (io::is_there(directory / kRecisIndex, ops)) return open_recis(directory, options, ops);
-  if (io::is_there(directory / kSingleFile, ops)) return open_file(directory / kSingleFile, options);
-  refuse_directory(directory, ops);
+                                                SeveralIndexes several, io::FileOps& ops) {
+  const DirectoryModel model = find_model(directory, several, ops);
+  switch (model.kind) {
+    case DirectoryModel::Kind::kFile:
+      return of_plain(Reader::open(model.paths[0], options), model.paths[0]);
+    case DirectoryModel::Kind::kShards:
+      return of_plain(Reader::open_set(model.paths, options), directory);
+    case DirectoryModel::Kind::kRecis:
+      return open_recis(directory, options, ops);
+  }
+  throw Error(ErrorCode::kInvalidArgument, "no such kind of directory");
 }
 
-CheckpointIndex CheckpointIndex::open_file(const std::filesystem::path& file, const ReadOptions& options) {
-  CheckpointIndex index(Reader::open(file, options));
+CheckpointIndex CheckpointIndex::of_plain(Reader reader, const std::filesystem::path& path) {
+  CheckpointIndex index(std::move(reader));
   try {
     index.add_plain();
     index.finish();
   } catch (Error& failure) {
-    failure.in_file(file.native());
+    failure.in_file(path.native());
     throw;
   }
   return index;
@@ -308,6 +308,18 @@ void CheckpointIndex::finish() {
     entry.shape.front() = rows;
     if (!contiguous_bytes(entry.dtype, entry.shape)) throw Error(ErrorCode::kCorrupt, "is too large").in_tensor(name);
   }
+}
+
+Reader CheckpointIndex::assembled(const std::string& path) const {
+  const auto is_column = [](const auto& entry) { return entry.second.column; };
+  if (!recis_ && std::none_of(tensors_.begin(), tensors_.end(), is_column)) return reader_;
+  AssembledTensors assembled(reader_, path);
+  for (const auto& [name, tensor] : tensors_) {
+    PartNumbers numbers;
+    for (const CheckpointBlock& block : tensor.blocks) numbers.push_back(block.tensor);
+    assembled.add(name, tensor.shape, std::move(numbers));
+  }
+  return std::move(assembled).finish();
 }
 
 const CheckpointTensor* CheckpointIndex::find(std::string_view name) const {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/find_model.h"
 #include "io/file_ops.h"
 #include "weightstore/reader.h"
 #include "weightstore/table_snapshot.h"
@@ -39,9 +40,13 @@ class CheckpointIndex {
  public:
   // Throws Error with the path: kIo when there is no checkpoint or the checkpoint is not complete, kCorrupt when its
   // blocks do not fit together.
-  static CheckpointIndex open(const std::filesystem::path& path, ReadOptions options);
+  static CheckpointIndex open(const std::filesystem::path& path, ReadOptions options,
+                              SeveralIndexes several = SeveralIndexes::kPreferPlain);
 
+  // The files: its tensors are the blocks.
   const Reader& reader() const { return reader_; }
+  // The checkpoint: its tensors are those of tensors(), under the same names. `path` is for messages.
+  Reader assembled(const std::string& path) const;
   const std::map<std::string, CheckpointTensor, std::less<>>& tensors() const { return tensors_; }
   // True when every id must lie in the buckets of its block. This is false for the recis layout: RecIS stores negative
   // ids by another rule than the one by which it looks them up.
@@ -55,9 +60,9 @@ class CheckpointIndex {
  private:
   explicit CheckpointIndex(Reader reader) : reader_(std::move(reader)) {}
   static CheckpointIndex open_directory(const std::filesystem::path& directory, const ReadOptions& options,
-                                        io::FileOps& ops);
-  // An index of shards, or a single file.
-  static CheckpointIndex open_file(const std::filesystem::path& file, const ReadOptions& options);
+                                        SeveralIndexes several, io::FileOps& ops);
+  // Of a file or a set. `path` is where it was opened.
+  static CheckpointIndex of_plain(Reader reader, const std::filesystem::path& path);
   static CheckpointIndex open_recis(const std::filesystem::path& directory, const ReadOptions& options,
                                     io::FileOps& ops);
   void add_dense(std::string name, std::size_t tensor);

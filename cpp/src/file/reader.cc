@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/joined_source.h"
 #include "file/reader_state.h"
 #include "file/slice.h"
 #include "io/available_memory.h"
@@ -36,6 +37,18 @@ void check_apart(std::span<const Reader::Request> requests, const TensorTable& t
                                                  printable(table.name(order[i - 1]->tensor)) + "'; read one of them")
         .in_tensor(table.name(order[i]->tensor));
   }
+}
+
+// Adds what `out` is filled from. The parts of a joined source are ranges of their own, so that several threads read
+// them, and without the page cache where that is faster.
+void add_ranges(const ByteSource& source, std::uint64_t offset, MutableBytes out, std::string_view name,
+                std::vector<io::CopyRange>& ranges) {
+  const auto* joined = dynamic_cast<const JoinedSource*>(&source);
+  if (joined == nullptr) return ranges.push_back({&source, offset, out, name});
+  joined->for_each_piece(offset, out.size(),
+                         [&](const ByteSource& part, std::uint64_t at, std::uint64_t done, std::uint64_t length) {
+                           ranges.push_back({&part, at, out.subspan(done, length), name});
+                         });
 }
 
 }  // namespace
@@ -104,8 +117,8 @@ void Reader::read_all(std::span<const Request> requests, std::span<const Mutable
                   "has " + std::to_string(size) + " bytes, the output " + std::to_string(request.out.size()))
           .in_tensor(state_->table.name(request.tensor));
     }
-    ranges.push_back({&state_->source_of(request.tensor), state_->table.begin(request.tensor), request.out,
-                      state_->table.name(request.tensor)});
+    add_ranges(state_->source_of(request.tensor), state_->table.begin(request.tensor), request.out,
+               state_->table.name(request.tensor), ranges);
   }
   check_apart(requests, state_->table);
   try {

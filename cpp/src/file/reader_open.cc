@@ -46,12 +46,13 @@ std::shared_ptr<Reader::State> Reader::State::of(ShardSet set, Format format, co
 }
 
 std::string Reader::State::file_name() const {
+  if (!name.empty()) return name;
   const auto& sources = table.sources();
   return sources.empty() || (is_set && sources.size() > 1) ? std::string() : sources[0]->name();
 }
 
 void Reader::State::rethrow(Error& error) const {
-  if (const std::string name = file_name(); !name.empty()) error.in_file(name);
+  if (const std::string file = file_name(); !file.empty()) error.in_file(file);
   error.of_format(format);
   throw error;
 }
@@ -138,6 +139,7 @@ Reader Reader::renamed(const NameHooks& hooks) const {
   state->options = state_->options;
   state->ops = state_->ops;
   state->is_set = state_->is_set;
+  state->name = state_->name;
   state->expansion = state_->expansion;
   state->checksums = state_->checksums;
   state->own_checksums = state_->own_checksums;

@@ -30,6 +30,7 @@ struct Reader::State {
   io::FileOps* ops = &io::current_file_ops();  // the file system of the thread that opened the file
   TensorTable table;
   bool is_set = false;  // true: the sources are the files of a set; false: source 0 is the file
+  std::string name;     // what file_name() returns; empty: the name of the only file
   ExpansionLimit expansion;
   std::shared_ptr<const Checksums> checksums;  // null with Verify::kOff
   // Where the file has its checksums, which are parsed when they are needed: entries of the metadata, or checksums that

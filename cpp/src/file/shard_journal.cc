@@ -172,6 +172,8 @@ bool remove_superfluous(const Entry& entry, const ShardSite& site, io::FileOps& 
 
 }  // namespace
 
+bool is_journal_name(std::string_view name) { return name.starts_with('.') && name.ends_with(kSuffix); }
+
 ShardSite site_of_index(const std::filesystem::path& index_path) {
   const std::string name = index_path.filename().string();
   if (!name.ends_with(kIndexSuffix) || name.size() == kIndexSuffix.size()) {

@@ -26,6 +26,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/file_ops.h"
@@ -89,6 +90,9 @@ class ShardJournal {
   int fd_ = -1;
   const pid_t process_ = ::getpid();
 };
+
+// True for the name of a journal, of any set.
+bool is_journal_name(std::string_view name);
 
 // Removes the superfluous files of all saves of the set that are over: those whose process is gone, and the save `own`
 // (an id; empty for none). Removes their journals, too, unless files could not be removed, or the index names files of

@@ -3,6 +3,7 @@
 // The names of a set of shards. `stem` is what comes before ".safetensors.index.json" in the name of the index.
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,5 +24,16 @@ void check_stem(const std::string& stem, std::size_t count);
 
 // Whether usual_shard_name() or fresh_shard_name() gives the name.
 bool is_shard_name(const std::string& stem, std::string_view name);
+
+// What the names of all shards of a set have in common.
+struct SetName {
+  std::string stem;
+  std::size_t count = 0;
+  bool operator==(const SetName&) const = default;
+};
+
+// The set of a shard, given the name that usual_shard_name() or fresh_shard_name() gave it; nullopt for other names. An
+// id counts as part of the stem.
+std::optional<SetName> set_of_shard(std::string_view name);
 
 }  // namespace weightstore

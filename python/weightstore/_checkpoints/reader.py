@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import _core, errors
+from .._files.handle import TensorHandle
 from .._files.progress import Progress, reporting
+from .._files.source import OpenSource
 from .._tensors import dtypes, frameworks
 from . import arguments
 
@@ -16,7 +18,8 @@ _FRAMEWORKS = {"pt": "torch", "torch": "torch", "np": "numpy", "numpy": "numpy"}
 
 
 class CheckpointReader:
-    """Looks into a checkpoint of `Saver`, of RecIS, a Hugging Face set of shards, or a single file.
+    """Looks into a checkpoint of `Saver`, of RecIS, a Hugging Face set of shards, or a single file. `weightstore.open` opens
+    the same directories; this class also tells tables and their blocks, and checks them.
 
     Names are the same in both layouts. The columns of a table are called "user@id" and "user@embedding". A column is one
     array: its blocks in the order of their buckets.
@@ -34,13 +37,15 @@ class CheckpointReader:
         with _about_checkpoint():
             self._path = arguments.path_text(path)
             self._core = _core.CheckpointReader.open(self._path)
+        # Not mapped: what is read has memory of its own.
+        self._source = OpenSource(self._core.reader, self._path, mapped=False)
 
     def __repr__(self) -> str:
-        return f"<CheckpointReader {self._path!r}, {len(self.tensor_names())} tensors, {len(self.tables())} tables>"
+        return f"<CheckpointReader {self._path!r}, {len(self._source.reader)} tensors, {len(self.tables())} tables>"
 
     def tensor_names(self) -> list[str]:
         """The names of all tensors and columns, sorted."""
-        return self._core.names()
+        return self._source.reader.names()
 
     list_tensor_names = tensor_names
 
@@ -50,41 +55,48 @@ class CheckpointReader:
 
     def read_tensor(self, name: str) -> Any:
         """A whole tensor or column, in memory of its own."""
-        dtype, shape = self._showable(name)
         with _about_checkpoint():
-            return self._show(self._core.read(name), dtype, shape)
+            return self._show(self._handle(name))
 
     def read_rows(self, name: str, begin: int, end: int) -> Any:
         """Rows [begin, end) of the first dimension, in memory of their own."""
-        dtype, shape = self._showable(name)
-        if not shape or not 0 <= begin <= end <= shape[0]:
-            message = f"has no rows {begin} to {end}"
-            raise errors.make("invalid_argument", message, tensor=name, format="checkpoint")
         with _about_checkpoint():
-            return self._show(self._core.read_rows(name, begin, end), dtype, (end - begin, *shape[1:]))
+            handle = self._handle(name)
+            if not handle.shape or not 0 <= begin <= end <= handle.shape[0]:
+                raise errors.make("invalid_argument", f"has no rows {begin} to {end}", tensor=name)
+            return self._show(handle[begin:end])
 
     def tensor_shape(self, name: str) -> list[int]:
         """The shape in the framework of this reader."""
-        dtype, shape = self._describe(name)
         with _about_checkpoint():
-            return list(frameworks.shown_shape(dtype, shape, name))
+            handle = self._handle(name)
+            return list(frameworks.shown_shape(handle.dtype, handle.shape, name))
 
     def tensor_dtype(self, name: str) -> Any:
         """The type in the framework of this reader."""
-        return self._library().shown_dtype(self._describe(name)[0])
+        dtype = self.stored_dtype(name)
+        if self._framework == "torch":
+            from .._tensors import torch_tensors
+
+            return torch_tensors.shown_dtype(dtype)
+        from .._tensors import arrays
+
+        return arrays.shown_dtype(dtype)
 
     def stored_dtype(self, name: str) -> dtypes.DType:
         """The type as files call it, such as "BF16". It also equals the same type of torch and numpy."""
-        return dtypes.DType(self._describe(name)[0])
+        with _about_checkpoint():
+            return self._handle(name).dtype
 
     def stored_shape(self, name: str) -> list[int]:
         """The shape in elements, as files count. It differs from `tensor_shape` for types that pack two elements in a byte."""
-        return list(self._describe(name)[1])
+        with _about_checkpoint():
+            return list(self._handle(name).shape)
 
     def tensor_nbytes(self, name: str) -> int:
         """The number of bytes in the files."""
         with _about_checkpoint():
-            return self._core.describe(name)[2]
+            return self._handle(name).nbytes
 
     def tensor_slices(self, name: str) -> list[tuple[int, int, int, int]]:
         """(begin, end, size, rows) of every block of a table's column: it has the rows of the buckets [begin, end) of `size`
@@ -101,30 +113,11 @@ class CheckpointReader:
         with _about_checkpoint(), reporting(progress) as report:
             return self._core.verify(report)
 
-    def _describe(self, name: str) -> tuple[str, tuple[int, ...]]:
-        with _about_checkpoint():
-            dtype, shape, _ = self._core.describe(name)
-        return dtype, shape
+    def _handle(self, name: str) -> TensorHandle:
+        return TensorHandle(self._source, self._source.reader.at(name))
 
-    def _showable(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """Type and shape of a tensor. Raises before anything is read if the framework cannot show it."""
-        dtype, shape = self._describe(name)
-        with _about_checkpoint():
-            self._library().check_showable(name, dtype, shape)
-        return dtype, shape
-
-    def _show(self, memory: _core.Memory, dtype: str, shape: tuple[int, ...]) -> Any:
-        return self._library().from_memory(memory, dtype, shape)
-
-    def _library(self) -> Any:
-        """The module that shows memory as tensors or arrays. Imports torch or numpy."""
-        if self._framework == "torch":
-            from .._tensors import torch_tensors
-
-            return torch_tensors
-        from .._tensors import arrays
-
-        return arrays
+    def _show(self, handle: TensorHandle) -> Any:
+        return handle.torch() if self._framework == "torch" else handle.numpy()
 
 
 @contextmanager

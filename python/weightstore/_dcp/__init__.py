@@ -1,4 +1,4 @@
-"""The storage of `weightstore.dcp`: plans, files, directories and indexes of checkpoints of torch.distributed.checkpoint.
+"""The storage of `weightstore.dcp`: what torch.distributed.checkpoint calls, and the directory of a checkpoint. Imports torch.
 
-`layout`, `index` and `directory` know nothing of torch. What is imported from here is imported from its module.
+May import `_tensors`, `_chunks` and `_files`.
 """

@@ -27,9 +27,9 @@ from collections.abc import Iterator, Mapping
 from typing import IO
 
 from .. import _core, errors
+from .._chunks import index as index_file
+from .._chunks.layout import INDEX_NAME
 from .._files.paths import check_local
-from . import index as index_file
-from .layout import INDEX_NAME
 
 _SUFFIX = ".weightstore-staging"
 _OLD = ".weightstore-old"

@@ -9,9 +9,9 @@ import torch
 from torch.distributed.checkpoint.planner import WriteItem
 
 from .. import errors
+from .._chunks.layout import FileTensor
 from .._tensors import dtypes, frameworks
 from .._tensors.torch_memory import require_memory
-from .layout import FileTensor
 
 # Tensors on other devices are brought here in pieces of this size.
 _PIECE_BYTES = 32 << 20

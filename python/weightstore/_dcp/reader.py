@@ -24,12 +24,13 @@ from torch.distributed.checkpoint.storage import StorageReader as TorchStorageRe
 from torch.futures import Future
 
 from .. import _core, errors
+from .._chunks import sources
 from .._files.paths import check_local
 from .._files.progress import Progress, check_progress
 from .._files.source import Verify, check_verify
 from .._tensors import dtypes, frameworks
 from .._tensors.torch_memory import require_memory
-from . import directory, sources
+from . import directory
 
 # Tensors that cannot be read in place are read through memory of about this size.
 _THROUGH_BYTES = 32 << 20
@@ -67,8 +68,7 @@ class StorageReader(TorchStorageReader):
         self._unsafe_objects = unsafe_objects
         self._progress = progress
         self._checkpoint: sources.Checkpoint | None = None
-        self._readers: dict[str, _core.Reader] = {}
-        self._records: dict[sources.Record, _core.Reader] = {}
+        self._readers = sources.Readers(self._verify)
         self.reset(path)
 
     def __repr__(self) -> str:
@@ -92,7 +92,6 @@ class StorageReader(TorchStorageReader):
         if checkpoint_id is not None:
             self._path = directory.resolved(checkpoint_id)
         self._checkpoint = None
-        self._readers = {}
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         if self._path is None:
@@ -127,10 +126,10 @@ class StorageReader(TorchStorageReader):
             else:
                 tensors.append(item)
         try:
-            self._records = self._open_records(tensors)
+            self._readers.open_records(self._record(item.storage_index) for item in tensors)
             self._read_tensors(tensors, planner)
         finally:
-            self._readers, self._records = {}, {}
+            self._readers = sources.Readers(self._verify)
         future: Future[None] = Future()
         future.set_result(None)
         return future
@@ -145,28 +144,6 @@ class StorageReader(TorchStorageReader):
             at = "" if begin is None else f" at {list(begin)}"
             raise errors.make("not_found", f"the checkpoint has no chunk{at}", path=self._path, tensor=index.fqn)
         return record
-
-    def _reader(self, record: sources.Record) -> tuple[_core.Reader, int]:
-        """The reader of a record, and the number of its tensor."""
-        if record.key is None:
-            return self._records[record], 0
-        reader = self._readers.get(record.path)
-        if reader is None:
-            reader = _core.Reader.open(record.path, backend="pread", verify=self._verify)
-            self._readers[record.path] = reader
-        return reader, reader.at(record.key)
-
-    def _open_records(self, items: Sequence[ReadItem]) -> dict[sources.Record, _core.Reader]:
-        """The readers of files inside files, where the checkpoint has such."""
-        by_path: dict[str, list[sources.Record]] = {}
-        for record in dict.fromkeys(self._record(item.storage_index) for item in items):
-            if record.key is None:
-                by_path.setdefault(record.path, []).append(record)
-        result: dict[sources.Record, _core.Reader] = {}
-        for path, records in by_path.items():
-            readers = _core.open_records(path, [(record.offset, record.length) for record in records])
-            result.update(zip(records, readers, strict=True))
-        return result
 
     def _read_tensors(self, items: Sequence[ReadItem], planner: LoadPlanner) -> None:
         """Reads into the targets where they are. What cannot be read in place goes through memory, some at a time."""
@@ -211,38 +188,20 @@ class StorageReader(TorchStorageReader):
         if tuple(values.shape) != tuple(item.lengths):
             text = f"the plan reads {list(item.lengths)} into a tensor of the shape {list(values.shape)}"
             raise errors.make("invalid_argument", text, tensor=name)
-        reader, number = self._reader(record)
-        dtype, shape = self._chunk(item, record, reader, number)
-        item_bytes = dtypes.torch_dtype(dtype).itemsize
-        return dtype, (reader, number, item_bytes, shape, tuple(item.storage_offsets), tuple(item.lengths))
-
-    def _chunk(
-        self, item: ReadItem, record: sources.Record, reader: _core.Reader, number: int
-    ) -> tuple[str, tuple[int, ...]]:
-        """Type and shape of a chunk, by the index. Raises FormatError unless the file says the same."""
+        reader, number = self._readers.find(record)
         assert self._checkpoint is not None
-        name = item.storage_index.fqn
-        stored = self._checkpoint.tensors[name]
-        size = record.size
-        if len(reader) <= number:
-            raise errors.make("corrupt", "the record holds no tensor", path=record.path, tensor=name)
-        _, dtype, shape, nbytes = reader.describe(number)
-        if record.key is not None and record.key != name:  # bytes of a type that SafeTensors does not have
-            expected = dtypes.torch_dtype(stored.dtype).itemsize * torch.Size(size).numel()
-            right = nbytes == expected
-        else:
-            right = dtype == stored.dtype and tuple(shape) == frameworks.stored_shape(dtype, size)
-        if not right:
-            text = f"the index says {stored.dtype} of {list(size)}, the file has {dtype} of {list(shape)}"
-            raise errors.make("corrupt", text, path=record.path, tensor=name)
-        return stored.dtype, size
+        tensor = self._checkpoint.tensors[name]
+        sources.check_chunk(name, tensor, record, reader, number)
+        item_bytes = dtypes.torch_dtype(tensor.dtype).itemsize
+        box = (reader, number, item_bytes, record.size, tuple(item.storage_offsets), tuple(item.lengths))
+        return tensor.dtype, box
 
     def _object(self, item: ReadItem) -> io.BytesIO:
         record = self._record(item.storage_index)
         if record.key is None:
             data = _core.read_record(record.path, record.offset, record.length)
         else:
-            reader, number = self._reader(record)
+            reader, number = self._readers.find(record)
             data = reader.read_bytes(number)
         if not self._unsafe_objects:
             self._check_object(item.storage_index.fqn, record.path, data)

@@ -19,13 +19,13 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from .. import _core, errors
+from .._chunks import index as index_file
+from .._chunks.layout import INDEX_NAME, PlannedFile, WholeLayout, check_coverage, objects_name, rank_files
 from .._files.paths import check_local
 from .._files.progress import Progress, check_progress
 from .._files.sizes import DEFAULT_SHARD_SIZE, Size, parse_size
 from . import directory, sharing
-from . import index as index_file
 from .items import box, chunk_of, file_tensor, is_in_safetensors, pieces, stored_dtype, values_of
-from .layout import INDEX_NAME, PlannedFile, WholeLayout, check_coverage, objects_name, rank_files
 from .staging import Stager
 
 Layout = Literal["per-rank", "whole"]
@@ -207,7 +207,6 @@ class StorageWriter(Stager, TorchStorageWriter):
             raise
         finally:
             self._staging = self._whole = None
-        metadata.storage_data = {result.index: result.storage_data for result in written}
         metadata.storage_meta = self.storage_meta()
 
     # ---- planning ----------------------------------------------------------------------------------------------------

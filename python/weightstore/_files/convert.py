@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from .. import _core, errors
+from .._chunks import sources
 from .dequantized import number_type
 from .formats import INDEX, INDEX_ENDING, format_of_files, format_to_write, title_of
 from .paths import check_local
@@ -58,7 +59,7 @@ def convert(
     if max_shard_size is not None and format != INDEX:
         raise errors.make("invalid_argument", f"max_shard_size is for targets that end in {INDEX_ENDING}", path=path)
     check_burn(burn, format)
-    with open_source(src, verify=verify, opaque=opaque) as source, reporting(progress) as report:
+    with open_source(_tables_in_blocks(src), verify=verify, opaque=opaque) as source, reporting(progress) as report:
         dropped = _core.convert(
             source.reader,
             path,
@@ -76,3 +77,19 @@ def convert(
     if dropped:
         title = title_of(format_of_files(format))
         _log.warning("%s: %s cannot hold param ids; those of %d tensors are not in %s", src, title, dropped, path)
+
+
+def _tables_in_blocks(src: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """What to open for `src`, so that the tables of a checkpoint stay tables: of a directory the index, which has the blocks of
+    a column, and not the directory, where the column is one tensor."""
+    if not os.path.isdir(src) or sources.is_chunked(os.fsdecode(src)):
+        return src
+    kind, paths = _core.find_model(src)
+    if kind == "recis" and (tables := _core.CheckpointReader.open(src).tables()):
+        raise errors.make(
+            "invalid_argument",
+            f"has tables, such as {next(iter(tables))!r}, in RecIS's layout, which no file can hold; load them with Loader "
+            "and save them with Saver, or read single columns with weightstore.open",
+            path=os.fsdecode(src),
+        )
+    return paths[0] if kind == "file" else src

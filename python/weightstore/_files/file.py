@@ -30,8 +30,12 @@ def open(
     opaque: Opaque = "skip",
     limits: Mapping[str, Size] | None = None,
 ) -> File:
-    """Opens a file of any format that weightstore reads, or the index of a set of SafeTensors or `.bin` shards. Reads headers only.
-    The content tells the format; a name that ends in `.safetensors` must hold SafeTensors.
+    """Opens a file of any format that weightstore reads, the index of a set of SafeTensors or `.bin` shards, or a directory with a
+    model: a set, a checkpoint of `Saver` or of RecIS, or one file of weights. Reads headers only. The content tells the format;
+    a name that ends in `.safetensors` must hold SafeTensors.
+
+    In the directory of a checkpoint the columns of a table are tensors: "user@id", "user@embedding". Neither torch nor numpy is
+    needed until something is read.
 
     path: str or os.PathLike; or the contents, as a bytes-like object or a binary file object (seek and readinto).
     backend: "mmap" maps the file, so that views cost nothing. "pread" reads into memory of its own, and is safe when
@@ -129,7 +133,7 @@ class File(Mapping[str, TensorHandle]):
 
     @property
     def format(self) -> str:
-        """The name of the format: "safetensors" (also for a set of shards), "burnpack", "pytorch", ..."""
+        """The name of the format: "safetensors" (also for a set of shards or a checkpoint), "burnpack", "pytorch", ..."""
         return self._source.format
 
     @property

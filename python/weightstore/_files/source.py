@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from .. import _core, errors
+from .._chunks import sources
 from .formats import format_of_files
 from .paths import check_local, hint_at_path
 from .sizes import Size, parse_limits
@@ -79,10 +80,13 @@ class Opening(NamedTuple):
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:
-    """Inode, size and time of the last change in nanoseconds; None for a file that is not there."""
+    """Inode, size and time of the last change in nanoseconds, of a directory those of its index or file; None for what is not
+    there."""
     try:
+        if os.path.isdir(path):
+            path = sources.index_path(path) or _core.find_model(path)[1][0]
         status = os.stat(path)
-    except OSError:
+    except (OSError, errors.StoreError):
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -149,7 +153,7 @@ def open_source(
     opaque: Opaque = "skip",
     limits: Mapping[str, Size] | None = None,
 ) -> OpenSource:
-    """Opens a path, a binary file object or contents. The arguments are those of weightstore.open()."""
+    """Opens the path of a file or directory, a binary file object or contents. The arguments are those of weightstore.open()."""
     kind, mapped = kind_of(source), check_backend(backend) == "mmap"
     if kind == "path":
         check_local(os.fspath(source), "open")
@@ -163,7 +167,11 @@ def open_source(
         path = os.fsdecode(source)
         given = {"backend": backend, "verify": verify, "threads": threads, "opaque": opaque, "limits": limits}
         opening = Opening(path, given, _identity(path))  # before the file is opened: another one later is noticed
-        opened = OpenSource(_core.Reader.open(source, backend=backend, **options), path, mapped, opening)
+        if os.path.isdir(path) and sources.is_chunked(path):
+            reader = sources.open_reader(path, options["verify"], backend)
+        else:
+            reader = _core.Reader.open(source, backend=backend, **options)
+        opened = OpenSource(reader, path, mapped, opening)
     elif kind == "object":
         name = getattr(source, "name", None)
         opened = OpenSource(_core.Reader.open_object(source, **options), name if isinstance(name, str) else None, False)

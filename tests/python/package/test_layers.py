@@ -15,11 +15,12 @@ LARGEST = 16
 # Each package, and the packages it may import. What lies beside them (`numpy`, `_pager`, `_cli`, ...) may import all.
 BELOW = {
     "_tensors": set(),
-    "_files": {"_tensors"},
+    "_chunks": {"_tensors"},
+    "_files": {"_tensors", "_chunks"},
     "_modules": {"_tensors", "_files"},
     "stores": {"_tensors", "_files", "_modules"},
     "_checkpoints": {"_tensors", "_files"},
-    "_dcp": {"_tensors", "_files"},
+    "_dcp": {"_tensors", "_chunks", "_files"},
 }
 FOR_ALL = {"_core", "_installed", "errors"}
 

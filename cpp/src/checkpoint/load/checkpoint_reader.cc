@@ -3,9 +3,11 @@
 #include <string>
 #include <utility>
 
+#include "checkpoint/arguments.h"
 #include "checkpoint/check_ids.h"
 #include "checkpoint/checkpoint_index.h"
 #include "io/parallel.h"
+#include "io/paths.h"
 #include "io/progress_meter.h"
 #include "weightstore/error.h"
 #include "weightstore/loader.h"
@@ -84,27 +86,30 @@ void require_checksums(const CheckpointIndex& index, std::size_t right) {
 
 }  // namespace
 
+Reader open_model(const std::filesystem::path& path, const ReadOptions& options) {
+  checkpoint::check_path(path);
+  if (!io::is_directory(path, io::current_file_ops())) return Reader::open(path, options);
+  return CheckpointIndex::open(path, options, checkpoint::SeveralIndexes::kRefuse).assembled(path.native());
+}
+
 // An error that names no file of the checkpoint names the path of the checkpoint.
 struct CheckpointReader::State {
   CheckpointIndex index;
+  Reader reader;
   std::string path;
   unsigned threads;
 };
 
-CheckpointReader::CheckpointReader(const std::filesystem::path& path, const ReadOptions& options)
-    : state_(
-          std::make_unique<const State>(State{CheckpointIndex::open(path, options), path.native(), options.threads})) {}
+CheckpointReader::CheckpointReader(const std::filesystem::path& path, const ReadOptions& options) {
+  CheckpointIndex index = CheckpointIndex::open(path, options);
+  Reader reader = index.assembled(path.native());
+  state_ = std::make_unique<const State>(State{std::move(index), std::move(reader), path.native(), options.threads});
+}
 
 CheckpointReader::~CheckpointReader() = default;
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
 
-std::vector<std::string> CheckpointReader::tensor_names() const {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : state_->index.tensors()) names.push_back(name);
-  return names;
-}
-
-bool CheckpointReader::contains(std::string_view name) const { return state_->index.find(name) != nullptr; }
+const Reader& CheckpointReader::reader() const { return state_->reader; }
 
 std::map<std::string, std::vector<std::string>> CheckpointReader::tables() const {
   std::map<std::string, std::vector<std::string>> tables;
@@ -116,73 +121,58 @@ std::map<std::string, std::vector<std::string>> CheckpointReader::tables() const
   return tables;
 }
 
-TensorInfo CheckpointReader::info(std::string_view name) const try {
-  const CheckpointTensor& tensor = state_->index.at(name);
-  TensorInfo info = state_->index.reader().table()[tensor.blocks.front().tensor];
-  info.name = name;
-  info.shape = tensor.shape;
-  return info;
+std::vector<std::string> CheckpointReader::tensor_names() const {
+  const TensorTable& table = state_->reader.table();
+  std::vector<std::string> names;
+  for (const std::uint32_t tensor : table.by_name()) names.emplace_back(table.name(tensor));
+  return names;
+}
+
+bool CheckpointReader::contains(std::string_view name) const { return state_->reader.table().find(name).has_value(); }
+
+std::size_t CheckpointReader::at(std::string_view name) const try {
+  return state_->reader.table().at(name);
 } catch (Error& error) {
   throw error.in_file(state_->path);
 }
 
-std::vector<CheckpointReader::Block> CheckpointReader::blocks(std::string_view name) const try {
-  const CheckpointTensor& tensor = state_->index.at(name);
+TensorInfo CheckpointReader::info(std::string_view name) const { return state_->reader.table()[at(name)]; }
+
+std::vector<CheckpointReader::Block> CheckpointReader::blocks(std::string_view name) const {
+  at(name);
+  const CheckpointTensor& tensor = *state_->index.find(name);
   std::vector<Block> blocks;
   if (!tensor.column) return blocks;
   for (const CheckpointBlock& block : tensor.blocks) blocks.push_back({block.buckets, block.rows});
   return blocks;
-} catch (Error& error) {
-  throw error.in_file(state_->path);
 }
 
 void CheckpointReader::read(std::string_view name, MutableBytes out) const try {
-  const Reader& reader = state_->index.reader();
-  std::vector<Reader::Request> requests;
-  for (const CheckpointBlock& block : state_->index.at(name).blocks) {
-    const std::uint64_t size = reader.table().nbytes(block.tensor);
-    if (size > out.size()) throw Error(ErrorCode::kInvalidArgument, "the output is too small").in_tensor(name);
-    requests.push_back({block.tensor, out.first(size)});
-    out = out.subspan(size);
-  }
-  if (!out.empty()) throw Error(ErrorCode::kInvalidArgument, "the output is too large").in_tensor(name);
-  reader.read_many(requests);
+  state_->reader.read(at(name), out);
 } catch (Error& error) {
   throw error.in_file(state_->path);
 }
 
 void CheckpointReader::read_rows(std::string_view name, std::uint64_t begin, std::uint64_t end, MutableBytes out) const
     try {
-  const Reader& reader = state_->index.reader();
-  const CheckpointTensor& tensor = state_->index.at(name);
-  if (tensor.shape.empty()) throw Error(ErrorCode::kInvalidArgument, "a scalar has no rows").in_tensor(name);
-  const std::uint64_t rows = tensor.shape.front();
-  const Shape row_shape(tensor.shape.begin() + 1, tensor.shape.end());
-  const auto row_bytes = contiguous_bytes(tensor.dtype, row_shape);
+  const std::size_t tensor = at(name);
+  const TensorTable& table = state_->reader.table();
+  const Shape shape = table.shape(tensor);
+  if (shape.empty()) throw Error(ErrorCode::kInvalidArgument, "a scalar has no rows");
+  const std::uint64_t rows = shape.front();
+  const auto row_bytes = contiguous_bytes(table.dtype(tensor), std::span(shape).subspan(1));
   if (begin > end || end > rows) {
     throw Error(ErrorCode::kInvalidArgument,
-                "rows " + std::to_string(begin) + " to " + std::to_string(end) + " of " + std::to_string(rows))
-        .in_tensor(name);
+                "rows " + std::to_string(begin) + " to " + std::to_string(end) + " of " + std::to_string(rows));
   }
-  if (!row_bytes) throw Error(ErrorCode::kUnsupported, "its rows do not end on whole bytes").in_tensor(name);
+  if (!row_bytes) throw Error(ErrorCode::kUnsupported, "its rows do not end on whole bytes");
   if (out.size() != (end - begin) * *row_bytes) {
     throw Error(ErrorCode::kInvalidArgument, "the rows have " + std::to_string((end - begin) * *row_bytes) +
-                                                 " bytes, the output " + std::to_string(out.size()))
-        .in_tensor(name);
+                                                 " bytes, the output " + std::to_string(out.size()));
   }
-  std::uint64_t first = 0;  // row of the block
-  for (const CheckpointBlock& block : tensor.blocks) {
-    const std::uint64_t last = first + (tensor.column ? block.rows : rows);
-    const std::uint64_t from = std::max(begin, first);
-    const std::uint64_t to = std::min(end, last);
-    if (from < to) {
-      reader.read_range(block.tensor, (from - first) * *row_bytes,
-                        out.subspan((from - begin) * *row_bytes, (to - from) * *row_bytes));
-    }
-    first = last;
-  }
+  state_->reader.read_range(tensor, begin * *row_bytes, out);
 } catch (Error& error) {
-  throw error.in_file(state_->path);
+  throw error.in_tensor(name).in_file(state_->path);
 }
 
 std::size_t CheckpointReader::verify(const Progress& progress) const try {

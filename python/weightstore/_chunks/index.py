@@ -12,7 +12,7 @@ from .. import _core, errors
 
 NAME = "weightstore.index.json"
 VERSION = 1
-_LARGEST = 1 << 28  # bytes of an index
+LARGEST = 1 << 28  # bytes of an index that is read
 
 
 @dataclass(slots=True)
@@ -67,8 +67,8 @@ class Index:
 def read(path: str) -> Index:
     """Reads and checks an index. Raises FormatError that names the file and what is wrong."""
     size = os.stat(path).st_size
-    if size > _LARGEST:
-        raise errors.make("limit", f"the index has {size} bytes; at most {_LARGEST} are read", path=path)
+    if size > LARGEST:
+        raise errors.make("limit", f"the index has {size} bytes; at most {LARGEST} are read", path=path)
     with open(path, "rb") as file:
         text = file.read()
     try:

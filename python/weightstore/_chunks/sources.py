@@ -4,13 +4,14 @@ Knows nothing of torch."""
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _core, errors
-from .._tensors import frameworks
+from .._tensors import dtypes, frameworks
 from . import index as index_file
 from .index import StoredTensor
 from .layout import INDEX_NAME, OFFSETS_KEY, SHARDING_KEY
@@ -38,6 +39,89 @@ class Checkpoint:
     objects: list[str] = field(default_factory=list)
     records: dict[tuple[str, tuple[int, ...] | None], Record] = field(default_factory=dict)
     paths: dict[str, tuple[str | int, ...]] | None = None
+
+
+def is_chunked(path: str) -> bool:
+    """Whether a directory has a checkpoint of ours or of torch's writers, and not just files."""
+    return index_path(path) is not None or bool(_sharded_files(path))
+
+
+def index_path(path: str) -> str | None:
+    """The file that says what is in a checkpoint; None for torch's HuggingFaceStorageWriter, which writes none."""
+    for name in (index_file.NAME, ".metadata"):
+        if os.path.exists(os.path.join(path, name)):
+            return os.path.join(path, name)
+    return None
+
+
+def _sharded_files(path: str) -> list[str]:
+    if os.path.exists(os.path.join(path, INDEX_NAME)):
+        return []
+    return [name for name in os.listdir(path) if name.startswith("shard-") and name.endswith(".safetensors")]
+
+
+def open_reader(path: str, verify: str, backend: str) -> _core.Reader:
+    """A reader of all tensors of a checkpoint, each whole under its own name."""
+    checkpoint = read(path)
+    readers = Readers(verify, backend)
+    readers.open_records(checkpoint.records[key] for key in checkpoint.records if key[1] is not None)
+    tensors = []
+    for name, tensor in checkpoint.tensors.items():
+        parts = []
+        for chunk in tensor.chunks:
+            record = checkpoint.records[name, chunk.begin]
+            parts.append((*readers.find(record), chunk.begin, chunk.size))
+            check_chunk(name, tensor, record, *parts[-1][:2])
+        items = _core.DTYPES[tensor.dtype] * dtypes.byte_packing(tensor.dtype) // 8
+        stored_shape = frameworks.stored_shape(tensor.dtype, tensor.shape)
+        tensors.append((name, tensor.dtype, stored_shape, items, tensor.shape, parts))
+    others = [(name, "object", "it is no tensor; torch.distributed.checkpoint loads it") for name in checkpoint.objects]
+    return _core.boxed_reader(path, tensors, others, verify)
+
+
+class Readers:
+    """The open files of a checkpoint."""
+
+    def __init__(self, verify: str, backend: str = "pread") -> None:
+        self._verify = verify
+        self._backend = backend
+        self._files: dict[str, _core.Reader] = {}
+        self._records: dict[Record, _core.Reader] = {}
+
+    def open_records(self, records: Iterable[Record]) -> None:
+        """Opens the files inside files among the records. This comes before find()."""
+        by_path: dict[str, list[Record]] = {}
+        for record in dict.fromkeys(records):
+            if record.key is None:
+                by_path.setdefault(record.path, []).append(record)
+        for path, inside in by_path.items():
+            readers = _core.open_records(path, [(record.offset, record.length) for record in inside])
+            self._records.update(zip(inside, readers, strict=True))
+
+    def find(self, record: Record) -> tuple[_core.Reader, int]:
+        """The reader of a record, and the number of its tensor."""
+        if record.key is None:
+            return self._records[record], 0
+        reader = self._files.get(record.path)
+        if reader is None:
+            reader = self._files[record.path] = _core.Reader.open(
+                record.path, backend=self._backend, verify=self._verify
+            )
+        return reader, reader.at(record.key)
+
+
+def check_chunk(name: str, tensor: StoredTensor, record: Record, reader: _core.Reader, number: int) -> None:
+    """Raises FormatError unless a file says the same about a chunk as the index."""
+    if len(reader) <= number:
+        raise _corrupt(record.path, "the record holds no tensor", name)
+    _, dtype, shape, nbytes = reader.describe(number)
+    if record.key is not None and record.key != name:  # bytes of a type that SafeTensors does not have
+        right = dtype == "U8" and nbytes * 8 == _core.DTYPES[tensor.dtype] * math.prod(record.size)
+    else:
+        right = dtype == tensor.dtype and tuple(shape) == frameworks.stored_shape(dtype, record.size)
+    if not right:
+        found = f"the file has {dtype} of {list(shape)}"
+        raise _corrupt(record.path, f"the index says {tensor.dtype} of {list(record.size)}, {found}", name)
 
 
 def read(path: str, rank: int | None = None) -> Checkpoint:
