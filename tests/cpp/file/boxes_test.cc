@@ -84,6 +84,12 @@ StridedArray row_major(const TensorBox& box, const std::string& bytes) {
   return array;
 }
 
+WriteOptions with_checksums() {
+  WriteOptions options;
+  options.checksums = true;
+  return options;
+}
+
 const std::vector<Numbers> kShapes = {{}, {1}, {7}, {5, 6}, {3, 4, 5}, {2, 3, 2, 3}, {0, 3}, {600, 700}};
 
 }  // namespace
@@ -205,7 +211,7 @@ TEST(boxes_are_read_into_any_memory) {
     const std::string tensor = pattern(4 * product(shape), 9);
     Writer writer;
     writer.add("t", DType::kF32, shape, as_bytes(tensor));
-    writer.write_file(dir / "f.safetensors", {.checksums = true});
+    writer.write_file(dir / "f.safetensors", with_checksums());
     for (const Verify verify : {Verify::kOff, Verify::kLazy}) {
       ReadOptions options;
       options.verify = verify;
@@ -247,7 +253,7 @@ TEST(tensors_are_put_together) {
       const std::string bytes = bytes_of(box, tensor);
       Writer writer;
       writer.add("t", DType::kI16, box.size, as_bytes(bytes));
-      writer.write_file(dir / name, {.checksums = true});
+      writer.write_file(dir / name, with_checksums());
       parts.push_back({Reader::open(dir / name), 0, box.begin, box.size});
     }
     BoxedTensors boxed("all", {});
@@ -265,9 +271,8 @@ TEST(tensors_are_put_together) {
     CHECK_EQ(reader.verify_all(), parts.size());
     if (tensor.empty()) continue;
     // What lacks a part, or has one twice, is refused.
-    const auto largest = std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
-      return product(a.size) < product(b.size);
-    });
+    const auto largest = std::max_element(
+        parts.begin(), parts.end(), [](const auto& a, const auto& b) { return product(a.size) < product(b.size); });
     auto twice = parts;
     twice.push_back(*largest);
     BoxedTensors wrong("all", {});

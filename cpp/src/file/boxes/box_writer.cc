@@ -72,8 +72,8 @@ class BoxFile {
   }
 
   void sync() {
-    // Not repeated: after an error the kernel may have dropped the data that it could not write.
-    if (ops_.fsync(fd_) != 0) throw io::io_error(errno, "cannot sync the file", path_);
+    // Repeated only after a signal: after an error the kernel may have dropped the data that it could not write.
+    if (io::retry_interrupted([&] { return ops_.fsync(fd_); }) != 0) throw io::io_error(errno, "cannot sync the file", path_);
   }
 
  private:
