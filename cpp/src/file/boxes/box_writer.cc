@@ -73,7 +73,8 @@ class BoxFile {
 
   void sync() {
     // Repeated only after a signal: after an error the kernel may have dropped the data that it could not write.
-    if (io::retry_interrupted([&] { return ops_.fsync(fd_); }) != 0) throw io::io_error(errno, "cannot sync the file", path_);
+    if (io::retry_interrupted([&] { return ops_.fsync(fd_); }) != 0)
+      throw io::io_error(errno, "cannot sync the file", path_);
   }
 
  private:
