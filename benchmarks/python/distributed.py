@@ -309,7 +309,10 @@ def bench_async(total: int, rounds: int, folder: str) -> None:
     state = make_state(total, 0)
     writers: dict[str, Callable[[str], Any]] = {
         "weightstore": lambda path: StorageWriter(path),
-        "FileSystemWriter": lambda path: FileSystemWriter(path, thread_count=2, cache_staged_state_dict=True),
+        # Its cache is pinned memory, which needs a device.
+        "FileSystemWriter": lambda path: FileSystemWriter(
+            path, thread_count=2, cache_staged_state_dict=torch.cuda.is_available()
+        ),
         "HuggingFaceStorageWriter": lambda path: HuggingFaceStorageWriter(path, save_distributed=True),
     }
     made = {name: make(os.path.join(folder, name)) for name, make in writers.items()}
