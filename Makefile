@@ -26,8 +26,8 @@ SOURCES := $(shell find cpp python -type f -not -path '*/__pycache__/*') CMakeLi
 CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \))
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
-.PHONY: demo test test-cpp test-python test-browser interop interop-burn bench bench-cli bench-paging bench-small sanitize lint \
-        format fuzz fresh-install clean
+.PHONY: demo test test-cpp test-python test-browser interop interop-burn bench bench-cli bench-distributed bench-paging \
+        bench-small sanitize lint format fuzz fresh-install clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -77,6 +77,11 @@ bench-small: $(VENV)/.installed $(VENV)/.test
 # Models larger than memory. Takes some minutes and 2 GB of disk; needs the right to make a control group for its limit.
 bench-paging: $(VENV)/.installed $(VENV)/.test $(VENV)/.bench
 	$(BIN)/python benchmarks/python/paging.py
+
+# Several ranks of torch.distributed, 4 GB: takes some 30 minutes, and 16 GB of memory.
+bench-distributed: $(VENV)/.installed $(VENV)/.test
+	$(BIN)/python benchmarks/python/distributed_plan.py
+	$(BIN)/python benchmarks/python/distributed.py
 
 # A randomized address space can collide with ThreadSanitizer's shadow memory.
 NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)

@@ -29,5 +29,6 @@ void init_dlpack(py::module_& m);
 void init_pager(py::module_& m);
 void init_pytorch(py::module_& m);
 void init_checkpoint(py::module_& m);
+void init_boxes(py::module_& m);
 
 }  // namespace weightstore::python

@@ -23,4 +23,5 @@ PYBIND11_MODULE(_core, m) {
   init_pager(m);
   init_pytorch(m);
   init_checkpoint(m);
+  init_boxes(m);
 }

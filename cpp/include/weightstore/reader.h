@@ -19,6 +19,7 @@
 namespace weightstore {
 
 class AssembledTensors;  // makes Readers of checkpoints
+class BoxedTensors;      // the same, of tensors that lie in boxes
 class ByteProducer;      // byte_producer.h
 struct NameHooks;        // rename.h
 
@@ -129,6 +130,7 @@ class Reader {
 
  private:
   friend class AssembledTensors;
+  friend class BoxedTensors;
   struct State;
   class VerifiedBytes;
   explicit Reader(std::shared_ptr<const State> state) : state_(std::move(state)) {}

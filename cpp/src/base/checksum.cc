@@ -5,39 +5,14 @@
 #include <cstring>
 
 #include "base/crc32c.h"
+#include "base/crc32c_polynomial.h"
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #endif
 
-// Registers here hold the bit-reversed remainder, as the instruction does: bit 31 is the coefficient of x^0.
-
 namespace weightstore::io {
 namespace {
-
-constexpr std::uint32_t kPolynomial = 0x82f63b78;  // Castagnoli's, bit-reversed
-
-constexpr std::uint32_t times_x(std::uint32_t a) { return (a >> 1) ^ ((a & 1) != 0 ? kPolynomial : 0); }
-
-constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t product = 0;
-  for (std::uint32_t bit = 0x80000000; bit != 0; bit >>= 1) {
-    if ((a & bit) != 0) product ^= b;
-    b = times_x(b);
-  }
-  return product;
-}
-
-// x^(8 * bytes): what a remainder is multiplied by when that many zero bytes follow.
-constexpr std::uint32_t shift_by(std::uint64_t bytes) {
-  std::uint32_t result = 0x80000000;
-  std::uint32_t power = times_x(0x80000000);
-  for (std::uint64_t n = 8 * bytes; n != 0; n >>= 1) {
-    if ((n & 1) != 0) result = multiply(result, power);
-    power = multiply(power, power);
-  }
-  return result;
-}
 
 using ByteTable = std::array<std::uint32_t, 256>;
 

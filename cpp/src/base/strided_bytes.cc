@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/checked.h"
-#include "base/strided_reader.h"
+#include "base/strided_memory.h"
 #include "weightstore/byte_producer.h"
 #include "weightstore/error.h"
 
@@ -43,27 +43,23 @@ void check(const StridedArray& array) {
 
 class StridedBytes final : public ByteProducer {
  public:
-  StridedBytes(const std::byte* first, std::shared_ptr<const ByteSource> memory, StridedElements elements)
-      : first_(first), memory_(std::move(memory)), reader_(std::move(elements)) {}
+  StridedBytes(const StridedArray& array, std::shared_ptr<const void> owner) : memory_(array, std::move(owner)) {}
 
-  std::uint64_t size() const override { return reader_.size(); }
-
-  std::optional<ConstBytes> resident() const override {
-    if (!reader_.is_contiguous()) return std::nullopt;
-    return ConstBytes(first_, reader_.size());
-  }
-
-  void fill(std::uint64_t offset, MutableBytes out) override { reader_.read(*memory_, offset, out); }
+  std::uint64_t size() const override { return memory_.size(); }
+  std::optional<ConstBytes> resident() const override { return memory_.resident(); }
+  void fill(std::uint64_t offset, MutableBytes out) override { memory_.read(offset, out); }
 
  private:
-  const std::byte* const first_;
-  const std::shared_ptr<const ByteSource> memory_;
-  const StridedReader reader_;
+  const StridedMemory memory_;
 };
 
-}  // namespace
+// The memory that an array touches, and where its elements are in it.
+struct Touched {
+  ConstBytes bytes;
+  StridedElements elements;
+};
 
-std::shared_ptr<ByteProducer> strided_bytes(StridedArray array, std::shared_ptr<const void> owner) {
+Touched touched_by(const StridedArray& array) {
   check(array);
   const std::uint64_t size = byte_count(array);
   StridedElements elements;
@@ -81,8 +77,25 @@ std::shared_ptr<ByteProducer> strided_bytes(StridedArray array, std::shared_ptr<
     if (dim.stride < 0) elements.begin += reach;
     extent += reach;
   }
-  const ConstBytes memory(array.data - elements.begin, extent);
-  return std::make_shared<StridedBytes>(array.data, memory_source(memory, std::move(owner)), std::move(elements));
+  return {ConstBytes(array.data - elements.begin, extent), std::move(elements)};
+}
+
+}  // namespace
+
+StridedMemory::StridedMemory(const StridedArray& array, std::shared_ptr<const void> owner)
+    : first_(array.data), reader_(StridedElements{}) {
+  Touched touched = touched_by(array);
+  memory_ = memory_source(touched.bytes, std::move(owner));
+  reader_ = StridedReader(std::move(touched.elements));
+}
+
+std::optional<ConstBytes> StridedMemory::resident() const {
+  if (!reader_.is_contiguous()) return std::nullopt;
+  return ConstBytes(first_, reader_.size());
+}
+
+std::shared_ptr<ByteProducer> strided_bytes(StridedArray array, std::shared_ptr<const void> owner) {
+  return std::make_shared<StridedBytes>(array, std::move(owner));
 }
 
 }  // namespace weightstore

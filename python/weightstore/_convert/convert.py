@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from .. import _core, errors
+from .._chunks import sources as chunked
 from .._files import saving
 from .._files.dequantized import number_type
 from .._files.formats import FORMATS, INDEX, format_of_files, format_to_write, title_of
@@ -171,7 +172,7 @@ def _checked(plan: Plan, path: Any, dry_run: bool, overwrite: bool) -> Plan:
 def _tables_in_blocks(src: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """What to open for `src`, so that the tables of a checkpoint stay tables: of a directory the index, which has the blocks of
     a column, and not the directory, where the column is one tensor."""
-    if not os.path.isdir(src):
+    if not os.path.isdir(src) or chunked.is_chunked(os.fsdecode(src)):
         return src
     kind, paths = _core.find_model(src)
     if kind == "recis" and (tables := _core.CheckpointReader.open(src).tables()):

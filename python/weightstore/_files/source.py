@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from .. import _core, errors
+from .._chunks import sources
 from .formats import format_of_files
 from .paths import check_local, hint_at_path
 from .sizes import Size, parse_limits
@@ -80,7 +81,9 @@ def _identity(path: str) -> tuple[int, int, int] | None:
     """Inode, size and time of the last change in nanoseconds, of a directory those of its index or file; None for what is not
     there."""
     try:
-        status = os.stat(_core.find_model(path)[1][0] if os.path.isdir(path) else path)
+        if os.path.isdir(path):
+            path = sources.index_path(path) or _core.find_model(path)[1][0]
+        status = os.stat(path)
     except (OSError, errors.StoreError):
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
@@ -162,7 +165,11 @@ def open_source(
         path = os.fsdecode(source)
         given = {"backend": backend, "verify": verify, "threads": threads, "opaque": opaque, "limits": limits}
         opening = Opening(path, given, _identity(path))  # before the file is opened: another one later is noticed
-        opened = OpenSource(_core.Reader.open(source, backend=backend, **options), path, mapped, opening)
+        if os.path.isdir(path) and sources.is_chunked(path):
+            reader = sources.open_reader(path, options["verify"], backend)
+        else:
+            reader = _core.Reader.open(source, backend=backend, **options)
+        opened = OpenSource(reader, path, mapped, opening)
     elif kind == "object":
         name = getattr(source, "name", None)
         opened = OpenSource(_core.Reader.open_object(source, **options), name if isinstance(name, str) else None, False)

@@ -142,3 +142,28 @@ def test_reading_parts_of_tensors(tmp_path):
     found = {"layer.3.w": torch.zeros(16, 11)}
     dcp.load(found, storage_reader=HuggingFaceStorageReader(str(tmp_path)))
     assert torch.equal(found["layer.3.w"], STATE["layer.3.w"])
+
+
+# ---- what weightstore.dcp wrote --------------------------------------------------------------------------------------
+
+
+def test_from_pretrained_opens_layout_whole(tmp_path):
+    """What is on disk when save returns is a model of transformers."""
+    transformers = pytest.importorskip("transformers")
+    from weightstore.dcp import StorageReader, StorageWriter
+
+    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=64, n_positions=16)
+    model = transformers.GPT2LMHeadModel(config)
+    state = {name: tensor for name, tensor in model.state_dict().items() if name != "lm_head.weight"}  # tied
+    writer = StorageWriter(
+        tmp_path / "m", layout="whole", max_shard_size="20KB", files={"config.json": config.to_json_string()}
+    )
+    dcp.save(dict(state), storage_writer=writer, no_dist=True)
+    assert (tmp_path / "m/model.safetensors.index.json").exists()
+    opened = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "m")
+    same(opened.state_dict(), model.state_dict())
+    # And back: what transformers saves is loaded.
+    model.save_pretrained(tmp_path / "saved")
+    found = zeros(state)
+    dcp.load(found, storage_reader=StorageReader(tmp_path / "saved"), no_dist=True)
+    same(found, state)
