@@ -71,6 +71,7 @@ bench-cli: $(VENV)/.installed
 # Many small tensors, in time and in instructions; the second needs valgrind.
 bench-small: $(VENV)/.installed $(VENV)/.test
 	$(BIN)/python benchmarks/python/small.py
+	$(BIN)/python benchmarks/python/many_names.py
 	@if command -v valgrind > /dev/null; then $(BIN)/python benchmarks/python/instructions.py; \
 	else echo "there is no valgrind: instructions are not counted"; fi
 

@@ -294,7 +294,8 @@ void bind_contents(WriterClass& cls) {
       [](SharedWriter& writer, const Reader& reader, const std::string& format) {
         return describe_as(reader, format_named(format), writer.to_change());
       },
-      py::arg("reader"), py::arg("format"), "Takes the metadata and the scalars that a conversion of a file keeps. Returns the keys of the metadata that the "
+      py::arg("reader"), py::arg("format"),
+      "Takes the metadata and the scalars that a conversion of a file keeps. Returns the keys of the metadata that the "
       "format cannot hold.");
   cls.def(
       "tensors", [](const SharedWriter& writer) { return rows_of(writer.contents()); },

@@ -90,10 +90,10 @@ if TYPE_CHECKING:
     from ._offload.empty import empty_weights
     from ._offload.offloaded import OffloadedModule, offload_module
     from ._pager import PagedTensor, Pager
+    from ._policies import Schedule, schedule
     from ._state.loading import load_state
     from ._state.saving import save_state
     from ._state.types import register_state_type
-    from ._policies import Schedule, schedule
     from .stores import (
         BurnpackStore,
         FileStore,

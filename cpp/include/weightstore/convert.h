@@ -29,9 +29,9 @@ struct Conversion {
 // recorded checksums. The section "Conversion" of docs/formats.md says what happens to metadata that describes files or
 // formats. For SafeTensors and GGUF, types with the same bytes under another name (Flex32 as F32) are renamed.
 //
-// If `dtype` is F32, F64, F16 or BF16, floating-point tensors that can be cast to that type (can_cast() in kernels.h) are,
-// and quantized tensors are written as numbers of it (transform.h). If it is Q8_0 or Q4_0, for a GGUF file, floats in
-// tensors of two or more dimensions are quantized, and tensors that are quantized otherwise are dequantized first.
+// If `dtype` is F32, F64, F16 or BF16, floating-point tensors that can be cast to that type (can_cast() in kernels.h)
+// are, and quantized tensors are written as numbers of it (transform.h). If it is Q8_0 or Q4_0, for a GGUF file, floats
+// in tensors of two or more dimensions are quantized, and tensors that are quantized otherwise are dequantized first.
 // Tensors that change have no checksum of the source.
 //
 // Throws Error(kInvalidArgument) for types and scalars that `target` cannot hold, Error(kUnsupported) for a quantized

@@ -118,7 +118,12 @@ def _converted_type(dtype: Any, format: str) -> str:
 
 
 def _warn(
-    src: Any, path: Any, format: str, param_ids: int = 0, metadata: list[str] | None = None, stay: list[str] | None = None
+    src: Any,
+    path: Any,
+    format: str,
+    param_ids: int = 0,
+    metadata: list[str] | None = None,
+    stay: list[str] | None = None,
 ) -> None:
     """Says what the target does not have.
 
