@@ -151,7 +151,9 @@ class Pager(_core.Pager):
     ) -> None:
         chosen = core_options(budget, policy, strict, direct, readers, window)
         opened = _opened(source, verify)
-        pins = pinned_names(id_list("pinned", pinned), opened.reader.names())
+        wanted = id_list("pinned", pinned)
+        by_slot = [opened.reader.describe(slot)[0] for slot in range(len(opened.reader))] if wanted else []
+        pins = pinned_names(wanted, by_slot)
         order = [_name_of(id, opened.reader, "schedule") for id in order_of(policy)]
         self._opened = opened
         super().__init__(opened.reader, PagedTensor, pinned=pins, schedule=order, zero_copy=opened.mapped, **chosen)

@@ -81,7 +81,6 @@ def kept_by_rule(sizes, order, room):
             if t not in kept and sizes[t] <= room:
                 kept.add(t)
                 room -= sizes[t]
-        break
     return kept
 
 

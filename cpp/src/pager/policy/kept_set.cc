@@ -82,7 +82,6 @@ std::vector<bool> choose_kept(std::span<const std::uint32_t> order, std::span<co
       chooser.keep_all(group);
     } else {
       chooser.keep_spaced(group);
-      break;
     }
   }
   return std::move(chooser).result();
