@@ -35,7 +35,8 @@ inline constexpr std::uint64_t kSignBit = std::uint64_t{1} << 63;
 Moments moments_of(DType type, ConstBytes bytes);
 
 // Counts the finite numbers of `bytes` that lie in [low, high] in counts.size() bins of equal width. A number on the
-// border of two bins counts for the upper one, `high` for the last one. If low == high, everything is in the first bin.
+// border of two bins counts for the upper one, `high` for the last one. If low == high, or they are
+// the closest numbers that there are, everything is in the first bin.
 void add_to_histogram(DType type, ConstBytes bytes, double low, double high, std::span<std::uint64_t> counts);
 
 }  // namespace weightstore::kernels

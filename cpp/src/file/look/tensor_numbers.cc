@@ -25,6 +25,7 @@ TensorNumbers::TensorNumbers(const Reader& reader, std::size_t tensor, bool as_b
       const std::size_t one[] = {tensor};
       SharedMutableBytes loaded = reader.load(one).front();
       view_ = SharedBytes{loaded.bytes, loaded.owner};
+      is_loaded_ = true;
     }
     size_ = quant_->size();
     return;
@@ -37,13 +38,20 @@ TensorNumbers::TensorNumbers(const Reader& reader, std::size_t tensor, bool as_b
 
 ConstBytes TensorNumbers::read(std::uint64_t first, std::size_t count, MutableBytes buffer) const {
   const std::size_t bytes = count * bits_of(type_) / 8;
+  const TensorTable& table = reader_->table();
+  const ByteSource& source = *table.sources()[table.source_of(tensor_)];
   if (quant_ != nullptr) {
+    if (!is_loaded_) source.populate(table.begin(tensor_), nbytes_);
     const MutableBytes out = buffer.first(bytes);
     kernels::decode_as(*quant_, view_->bytes.data(), type_, first, out, false);
     return out;
   }
   const std::uint64_t offset = first * bits_of(type_) / 8;
-  if (view_) return view_->bytes.subspan(offset, bytes);
+  if (view_) {
+    source.populate(table.begin(tensor_) + offset,
+                    bytes);  // also finds that the file became shorter, which would kill us
+    return view_->bytes.subspan(offset, bytes);
+  }
   if (producer_ != nullptr) {
     producer_->fill(offset, buffer.first(bytes));
   } else {

@@ -37,6 +37,7 @@ class TensorNumbers {
   const Reader* reader_;  // which outlives this object
   std::size_t tensor_;
   std::optional<SharedBytes> view_;
+  bool is_loaded_ = false;  // view_ is a copy
   std::shared_ptr<ByteProducer> producer_;
   std::shared_ptr<const kernels::QuantLayout> quant_;
   DType type_;
