@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/strided_reader.h"
+#include "base/strided/strided_reader.h"
 #include "weightstore/error.h"
 
 namespace weightstore {

@@ -1,11 +1,11 @@
-#include "base/strided_reader.h"
+#include "base/strided/strided_reader.h"
 
 #include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "base/strided_source.h"
+#include "base/strided/strided_source.h"
 #include "check.h"
 #include "recorded_source.h"
 #include "test_files.h"

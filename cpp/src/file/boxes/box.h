@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/strided_reader.h"
+#include "base/strided/strided_reader.h"
 
 namespace weightstore {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "base/strided_copy.h"
+#include "base/strided/strided_copy.h"
 #include "io/checked_io.h"
 #include "io/huge_buffer.h"
 #include "io/parallel.h"

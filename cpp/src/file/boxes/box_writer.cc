@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/crc32c_parts.h"
-#include "base/strided_memory.h"
+#include "base/strided/strided_memory.h"
 #include "io/checked_io.h"
 #include "io/copy_bytes.h"
 #include "io/huge_buffer.h"

@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/corrupt.h"
 #include "base/little_endian.h"
-#include "base/strided_source.h"
+#include "base/strided/strided_source.h"
 #include "base/utf8.h"
 #include "formats/gguf/header.h"
 #include "formats/gguf/split.h"

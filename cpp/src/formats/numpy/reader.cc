@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/strided_source.h"
+#include "base/strided/strided_source.h"
 #include "codec/inflate.h"
 #include "codec/memory_budget.h"
 #include "codec/zip_directory.h"

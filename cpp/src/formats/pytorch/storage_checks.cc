@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/strided_source.h"
+#include "base/strided/strided_source.h"
 #include "formats/member_checksums.h"
 #include "formats/pytorch/container.h"
 

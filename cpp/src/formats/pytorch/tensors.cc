@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "base/corrupt.h"
-#include "base/strided_source.h"
+#include "base/strided/strided_source.h"
 #include "formats/pytorch/globals.h"
 #include "weightstore/error.h"
 

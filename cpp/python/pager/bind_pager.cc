@@ -5,14 +5,14 @@
 #include <tuple>
 
 #include "bindings.h"
-#include "bound_pager.h"
+#include "pager/bound_pager.h"
 #include "collectable.h"
 #include "gil.h"
 #include "io/file_source.h"
 #include "objects/py_object.h"
 #include "objects/py_progress.h"
 #include "objects/py_source.h"
-#include "paged_tensor.h"
+#include "pager/paged_tensor.h"
 #include "weightstore/pager.h"
 
 namespace weightstore::python {

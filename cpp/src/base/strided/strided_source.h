@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/strided_reader.h"
+#include "base/strided/strided_reader.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore {

@@ -1,4 +1,4 @@
-#include "base/strided_copy.h"
+#include "base/strided/strided_copy.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "base/strided_reader.h"
+#include "base/strided/strided_reader.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "base/strided_copy.h"
+#include "base/strided/strided_copy.h"
 
 // A range of the result is cut into boxes of the index space: the tail of a row, whole rows, the head of a row, at
 // every level of dimensions. A box is read in the order of the source, whatever order it is wanted in: a transposed

@@ -1,11 +1,11 @@
-#include "bound_pager.h"
+#include "pager/bound_pager.h"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "gil.h"
-#include "paged_tensor.h"
+#include "pager/paged_tensor.h"
 
 namespace weightstore::python {
 

@@ -1,4 +1,4 @@
-#include "paged_tensor.h"
+#include "pager/paged_tensor.h"
 
 #include <new>
 #include <utility>

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/checked.h"
-#include "base/strided_memory.h"
+#include "base/strided/strided_memory.h"
 #include "weightstore/byte_producer.h"
 #include "weightstore/error.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/strided_reader.h"
+#include "base/strided/strided_reader.h"
 #include "weightstore/byte_producer.h"
 #include "weightstore/byte_source.h"
 

@@ -1,4 +1,4 @@
-#include "base/strided_source.h"
+#include "base/strided/strided_source.h"
 
 #include <string>
 #include <utility>
