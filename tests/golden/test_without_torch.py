@@ -27,7 +27,7 @@ WITHOUT_TORCH = """
 import contextlib, hashlib, io, json, sys
 sys.modules["torch"] = None
 import weightstore
-from weightstore._cli import main
+from weightstore._cli.main import main
 
 found = {}
 for path in sys.argv[1:]:

@@ -14,7 +14,7 @@ import weightstore.numpy
 import weightstore.torch
 from support.torch_classes import torch
 from weightstore import errors
-from weightstore._cli import main
+from weightstore._cli.main import main
 
 IDS = torch.arange(400) * 997
 

@@ -117,7 +117,7 @@ def test_unreadable(tmp_path):
     path.chmod(0)
     if os.access(path, os.R_OK):
         # root reads everything: ask as somebody else
-        code = "import os, sys, weightstore; os.setuid(65534)\ntry: weightstore.open(sys.argv[1])\nexcept PermissionError: pass"
+        code = "import os, sys; from weightstore import open; os.setuid(65534)\ntry: open(sys.argv[1])\nexcept PermissionError: pass"
         for parent in (tmp_path, *tmp_path.parents[:3]):
             parent.chmod(0o755)
         subprocess.run([sys.executable, "-c", code, path], check=True, cwd="/")
