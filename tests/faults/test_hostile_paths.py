@@ -46,11 +46,11 @@ def test_a_device_is_refused(run_child, backend, device):
 
 
 @BACKENDS
-def test_a_directory_is_refused(tmp_path, backend):
-    with pytest.raises(IsADirectoryError, match="directory") as caught:
+def test_a_directory_without_a_model_is_refused(tmp_path, backend):
+    with pytest.raises(FileNotFoundError, match="holds no checkpoint and no model") as caught:
         weightstore.open(tmp_path, backend=backend)
     assert isinstance(caught.value, StoreIOError)
-    assert caught.value.errno == errno.EISDIR
+    assert caught.value.errno == errno.ENOENT
     assert caught.value.filename == str(tmp_path)
 
 
@@ -88,9 +88,9 @@ STRANGERS = {
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n", "LFS"),
     "html": (b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>\n", "HTML"),
     "html after space": (b"\n\n  <html><body>404</body></html>", "HTML"),
-    "pickle 2": (pickle.dumps({"a": [1, 2, 3]}, protocol=2), "pickle"),
-    "pickle 4": (pickle.dumps({"a": [1, 2, 3]}, protocol=4), "pickle"),
-    "pickle 5": (pickle.dumps({"weight": list(range(1000))}, protocol=5), "pickle"),
+    "pickle 2": (pickle.dumps([{"a": 1}, 2, 3], protocol=2), "pickle|torch.save"),
+    "pickle 4": (pickle.dumps([{"a": 1}, 2, 3], protocol=4), "pickle|torch.save"),
+    "pickle 5": (pickle.dumps(list(range(1000)), protocol=5), "pickle|torch.save"),
     "zip": (zip_bytes(), "ZIP|zip"),
     "empty zip": (b"PK\5\6" + bytes(18), "ZIP|zip"),
     "empty": (b"", "empty"),

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from .. import _core, errors
-from .._chunks import sources
 from .formats import format_of_files
 from .paths import check_local, hint_at_path
 from .sizes import Size, parse_limits
@@ -82,6 +81,8 @@ def _identity(path: str) -> tuple[int, int, int] | None:
     there."""
     try:
         if os.path.isdir(path):
+            from .._chunks import sources
+
             path = sources.index_path(path) or _core.find_model(path)[1][0]
         status = os.stat(path)
     except (OSError, errors.StoreError):
@@ -142,6 +143,13 @@ class OpenSource:
         self.close()
 
 
+def _chunked_reader(path: str, verify: str, backend: Backend) -> _core.Reader | None:
+    """The reader of a directory whose tensors lie in chunks; None for other directories."""
+    from .._chunks import sources  # which nobody needs who opens a file
+
+    return sources.open_reader(path, verify, backend) if sources.is_chunked(path) else None
+
+
 def open_source(
     source: Any,
     *,
@@ -165,9 +173,8 @@ def open_source(
         path = os.fsdecode(source)
         given = {"backend": backend, "verify": verify, "threads": threads, "opaque": opaque, "limits": limits}
         opening = Opening(path, given, _identity(path))  # before the file is opened: another one later is noticed
-        if os.path.isdir(path) and sources.is_chunked(path):
-            reader = sources.open_reader(path, options["verify"], backend)
-        else:
+        reader = _chunked_reader(path, options["verify"], backend) if os.path.isdir(path) else None
+        if reader is None:
             reader = _core.Reader.open(source, backend=backend, **options)
         opened = OpenSource(reader, path, mapped, opening)
     elif kind == "object":

@@ -54,7 +54,7 @@ TEST(what_is_no_regular_file_is_refused_without_waiting) {
 TEST(other_kinds_of_files_are_named) {
   CHECK(says(refusal("version https://git-lfs.github.com/spec/v1\n"), "LFS"));
   CHECK(says(refusal("<!DOCTYPE html>"), "HTML"));
-  CHECK(says(refusal(std::string("\x80\x02]q\0.", 6)), "pickle"));  // a list; a dict is read
+  CHECK(says(refusal(std::string("\x80\x02}q\0.", 6)), "torch.save()"));  // it is named as a SafeTensors file
   CHECK(says(refusal(std::string("PK\3\4\x14\0\0\0\0\0", 10)), "ZIP"));
   CHECK(says(refusal(""), "empty"));
   CHECK(refusal("1234567").code() == ErrorCode::kCorrupt);

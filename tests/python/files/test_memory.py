@@ -50,9 +50,10 @@ def write_safetensors(path, header: bytes, data: int) -> int:
 OPEN = """
 import weightstore
 from weightstore import _core
+open_file = weightstore.open  # imports more modules, which take memory, too
 def call():
     try:
-        return weightstore.open(sys.argv[1], backend=sys.argv[2])
+        return open_file(sys.argv[1], backend=sys.argv[2])
     except weightstore.StoreError as error:
         return error
 peak_of(call)

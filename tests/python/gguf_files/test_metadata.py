@@ -20,16 +20,18 @@ INTEGERS = {name: (f"{name}", *limits) for name, limits in {
     "UINT8": (0, 2**8 - 1), "INT8": (-(2**7), 2**7 - 1), "UINT16": (0, 2**16 - 1), "INT16": (-(2**15), 2**15 - 1),
     "UINT32": (0, 2**32 - 1), "INT32": (-(2**31), 2**31 - 1), "UINT64": (0, 2**64 - 1), "INT64": (-(2**63), 2**63 - 1),
 }.items()}  # fmt: skip
-SCALARS = st.one_of(
-    *(st.tuples(st.integers(low, high), st.just(name)) for name, low, high in INTEGERS.values()),
-    st.tuples(st.floats(width=32), st.just("FLOAT32")),
-    st.tuples(st.floats(), st.just("FLOAT64")),
-    st.tuples(st.booleans(), st.just("BOOL")),
-    st.tuples(st.text(max_size=20), st.just("STRING")),
-)
-ARRAYS = SCALARS.flatmap(
-    lambda scalar: st.lists(SCALARS.filter(lambda other: other[1] == scalar[1]), min_size=1, max_size=4).map(
-        lambda items: ([value for value, _ in items], f"ARRAY[{scalar[1]}]")
+KINDS = {
+    **{name: st.integers(low, high) for name, low, high in INTEGERS.values()},
+    "FLOAT32": st.floats(width=32),
+    "FLOAT64": st.floats(),
+    "BOOL": st.booleans(),
+    "STRING": st.text(max_size=20),
+}
+SCALARS = st.one_of(*(st.tuples(values, st.just(name)) for name, values in KINDS.items()))
+ARRAYS = st.one_of(
+    *(
+        st.tuples(st.lists(values, min_size=1, max_size=4), st.just(f"ARRAY[{name}]"))
+        for name, values in KINDS.items()
     )
 )
 KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
@@ -148,13 +150,12 @@ def test_nested_arrays():
     assert found.type_of("n") == "ARRAY[ARRAY[STRING]]"
 
 
-def test_list_shows_metadata(capsys, tmp_path):
-    from weightstore._cli import main
+def test_inspect_shows_metadata(capsys, tmp_path):
+    from weightstore._cli.main import main
 
     path = tmp_path / "m.gguf"
     path.write_bytes(_bytes({}, {"general.name": "tiny", "tokens": [f"t{i}" for i in range(1000)], "n": 5}))
-    assert main(["list", str(path)]) == 0
-    shown = capsys.readouterr().out
-    assert "metadata general.name = tiny" in shown
-    assert "metadata n = 5" in shown
-    assert "metadata tokens = ARRAY[STRING] of 1000" in shown
+    assert main(["inspect", str(path)]) == 0
+    shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    for entry in (["general.name", "tiny"], ["n", "5"], ["tokens", "ARRAY[STRING] of 1000"]):
+        assert entry in [[cell.strip() for cell in line] for line in shown]

@@ -44,12 +44,15 @@ class Source:
         return LayerPager(self, entries, budget, policy=policy, strict=strict, readers=readers, window=window)
 
 
-def run(source, pager, trace):
-    """Acquires one tensor after the other, with everything read ahead that there is room for; returns what was read."""
+def run(source, pager, trace, over=0):
+    """Acquires one tensor after the other, with everything read ahead that there is room for; returns what was read.
+
+    over: bytes by which the pager may exceed its budget.
+    """
     for tensor in trace:
         with pager.acquire(str(tensor)) as held:
             assert held.bytes() == source.bytes_of(tensor)
-            assert pager.live_bytes <= pager.budget_bytes or pager.policy == "lru"
+            assert pager.live_bytes <= pager.budget_bytes + over or pager.policy == "lru"
         pager.prefetch([], wait=True)
     return source.take_reads()
 
@@ -285,5 +288,5 @@ def test_best_effort_budgets_have_policies_too():
     source = Source([1000] * 20)
     order = list(range(20))
     with source.pager(10_000, "cyclic", window=2500, strict=False) as pager:
-        run(source, pager, order * 3)
-        assert len(run(source, pager, order)) <= 14
+        run(source, pager, order * 3, over=1000)
+        assert len(run(source, pager, order, over=1000)) <= 14
