@@ -38,13 +38,11 @@ void with_scale_reader(QuantParam type, Use use) {
     case QuantParam::kF32:
       return use([](const std::byte* at) { return std::bit_cast<float>(load_little_endian<std::uint32_t>(at)); });
     case QuantParam::kF16:
-      return use([](const std::byte* at) {
-        return std::bit_cast<float>(widen_f16(load_little_endian<std::uint16_t>(at)));
-      });
+      return use(
+          [](const std::byte* at) { return std::bit_cast<float>(widen_f16(load_little_endian<std::uint16_t>(at))); });
     case QuantParam::kBF16:
-      return use([](const std::byte* at) {
-        return std::bit_cast<float>(widen_bf16(load_little_endian<std::uint16_t>(at)));
-      });
+      return use(
+          [](const std::byte* at) { return std::bit_cast<float>(widen_bf16(load_little_endian<std::uint16_t>(at))); });
     case QuantParam::kUE8M0:
       return use([](const std::byte* at) { return ue8m0_value(std::to_integer<std::uint8_t>(*at)); });
     case QuantParam::kUE4M3:
@@ -191,8 +189,8 @@ QuantLayout::Row QuantLayout::row(std::uint64_t number) const {
   return row;
 }
 
-const std::uint8_t* QuantLayout::codes(const std::byte* payload, const Row& row, std::uint64_t first,
-                                       std::size_t count, std::uint8_t* buffer) const {
+const std::uint8_t* QuantLayout::codes(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
+                                       std::uint8_t* buffer) const {
   const auto* values = reinterpret_cast<const std::uint8_t*>(payload);
   const std::uint64_t begin = row.code + first * inner_.code_stride;
   const std::uint8_t* from = values + begin / 8;
@@ -235,8 +233,7 @@ BlockScales QuantLayout::scales(const std::byte* payload, const Row& row, std::s
                                 std::size_t count, float* out, std::size_t stride) const {
   float global = 1;
   if (global_type_) {
-    with_scale_reader(*global_type_,
-                      [&](auto read) { global = read(payload + length_ - scale_bytes(*global_type_)); });
+    with_scale_reader(*global_type_, [&](auto read) { global = read(payload + length_ - scale_bytes(*global_type_)); });
   }
   const std::uint64_t block = first / inner_.block;
   const auto blocks = static_cast<std::size_t>((first + count - 1) / inner_.block - block + 1);

@@ -55,8 +55,8 @@ class QuantLayout final : public NumberDecoder {
   void decode_tile(const std::byte* payload, std::uint64_t row, std::size_t rows, float* out, bool stream) const;
   void decode_lines(const std::byte* payload, std::uint64_t row, std::size_t rows, const std::byte* tile,
                     std::uint64_t first, std::size_t columns, float* out, bool stream) const;
-  BlockScales scales(const std::byte* payload, const Row& row, std::size_t rows, std::uint64_t first,
-                     std::size_t count, float* out, std::size_t stride) const;
+  BlockScales scales(const std::byte* payload, const Row& row, std::size_t rows, std::uint64_t first, std::size_t count,
+                     float* out, std::size_t stride) const;
   const std::uint8_t* codes(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
                             std::uint8_t* buffer) const;
 
