@@ -33,7 +33,7 @@ StatisticsOptions options_of(std::size_t bins, unsigned threads, py::object prog
   return options;
 }
 
-py::object to_python(const Scalar& scalar) {
+py::object number_object(const Scalar& scalar) {
   return std::visit([](auto value) -> py::object { return py::cast(value); }, scalar);
 }
 
@@ -55,8 +55,8 @@ py::list statistics(const Reader& reader, const std::vector<std::size_t>& tensor
     if (!one) {
       results.append(py::none());
     } else {
-      results.append(py::make_tuple(one->count, one->nans, one->infinities, one->zeros, to_python(one->min),
-                                    to_python(one->max), one->mean, one->deviation, one->histogram));
+      results.append(py::make_tuple(one->count, one->nans, one->infinities, one->zeros, number_object(one->min),
+                                    number_object(one->max), one->mean, one->deviation, one->histogram));
     }
   }
   return results;

@@ -270,6 +270,13 @@ std::uint64_t QuantLayout::chunk() const {
   return std::max(rows * inner_.size, kUsual);
 }
 
+std::uint64_t QuantLayout::step() const {
+  constexpr std::uint64_t kRows = 64;
+  constexpr std::uint64_t kMost = 1u << 20;
+  if (!has_tiles() || inner_.size == 0) return NumberDecoder::step();
+  return std::max(std::min(kRows, kMost / inner_.size) * inner_.size, NumberDecoder::step());
+}
+
 bool QuantLayout::has_tiles() const { return !outer_.empty() && outer_.back().code_stride == table_.bits; }
 
 // How many rows from this one on are in the same few bytes of their columns, and worth decoding together: `most` at

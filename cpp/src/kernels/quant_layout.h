@@ -29,6 +29,7 @@ class QuantLayout final : public NumberDecoder {
   std::uint64_t length() const { return length_; }  // of the payload
 
   std::uint64_t chunk() const override;
+  std::uint64_t step() const override;
 
   void decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out, bool stream) const override;
 

@@ -178,6 +178,22 @@ TEST(numbers_of_packed_columns) {
   check_numbers(scheme_of(kQ4S, QuantStore::kNative, 0, {3, 16}, BurnRelease::k022), {1100, 1});
 }
 
+TEST(packed_columns_of_other_types) {
+  for (const Shape& shape : {Shape{1100, 70}, Shape{90, 1030}}) {
+    const QuantScheme scheme = scheme_of(QuantValue::kQ4S, QuantStore::kPackedU32, 1, {2, 16}, BurnRelease::k023);
+    Bytes payload(payload_bytes(scheme, shape), std::byte{0x3e});
+    for (std::size_t i = 0; i < size_of(shape) / 2; ++i) payload[i] = static_cast<std::byte>(i * 167 >> 3);
+    std::vector<float> numbers(size_of(shape));
+    dequantize(payload, scheme, shape, DType::kF32, 0, std::as_writable_bytes(std::span(numbers)));
+    for (const std::uint64_t first : {std::uint64_t{0}, shape.back() + 3}) {
+      const auto expected = std::span(numbers).subspan(first);
+      std::vector<double> found(expected.size());
+      dequantize(payload, scheme, shape, DType::kF64, first, std::as_writable_bytes(std::span(found)));
+      CHECK(std::equal(found.begin(), found.end(), expected.begin(), expected.end()));
+    }
+  }
+}
+
 TEST(numbers_of_every_store) {
   using enum QuantValue;
   // Blocks of whole vectors and others, rows of whole vectors and others; outputs that are streamed.
