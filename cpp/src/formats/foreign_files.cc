@@ -71,10 +71,6 @@ std::string describe_foreign_file(const FileHead& file) {
     return "an HTML or XML page, most likely an error page saved in place of a download; download the file again";
   }
   if (head.starts_with("PK\3\4") || head.starts_with("PK\5\6")) return describe_zip(file.source);
-  // A dict or an OrderedDict; protocol 0 is text.
-  if (head.starts_with("(dp") || head.starts_with("}q") || head.starts_with("ccollections\nOrderedDict\n")) {
-    return "a pickle of protocol 0 or 1, which this library does not read; save it with protocol 2 or later";
-  }
   if (head.starts_with("\x89HDF\r\n\x1a\n")) return "an HDF5 file, which this library does not read";
   if (head.starts_with("\x1f\x8b")) return "gzip-compressed; decompress it first";
   if (head.starts_with("\x28\xb5\x2f\xfd")) return "zstd-compressed; decompress it first";

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "kernels/blocks/block_numbers.h"
@@ -28,18 +29,18 @@ void kernels::check_output(const NumberDecoder& decoder, DType to, std::uint64_t
 
 void kernels::decode_as(const NumberDecoder& decoder, const std::byte* payload, DType to, std::uint64_t first,
                         MutableBytes out, bool stream) {
-  constexpr std::size_t kStepNumbers = 4096;  // 16 KiB, which stay in the inner cache
   const CastKernel cast = cast_kernel(DType::kF32, to);
   const std::size_t item = bits_of(to) / 8;
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(out.data()) % alignof(float) == 0;
   if (cast == nullptr && is_aligned) {
     return decoder.decode(payload, first, out.size() / item, reinterpret_cast<float*>(out.data()), stream);
   }
-  alignas(32) float numbers[kStepNumbers];
+  const auto step = static_cast<std::size_t>(std::min<std::uint64_t>(decoder.step(), out.size() / item));
+  const auto numbers = std::make_unique_for_overwrite<float[]>(step);
   while (!out.empty()) {
-    const std::size_t count = std::min(out.size() / item, kStepNumbers);
-    decoder.decode(payload, first, count, numbers, false);
-    const auto* bytes = reinterpret_cast<const std::byte*>(numbers);
+    const std::size_t count = std::min(out.size() / item, step);
+    decoder.decode(payload, first, count, numbers.get(), false);
+    const auto* bytes = reinterpret_cast<const std::byte*>(numbers.get());
     if (cast != nullptr) {
       cast(bytes, out.data(), count);
     } else {

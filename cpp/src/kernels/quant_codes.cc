@@ -6,10 +6,6 @@
 
 #include "kernels/half.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace weightstore::kernels {
 namespace {
 
@@ -31,70 +27,60 @@ unsigned distance(const QuantScheme& scheme) {
   return 8;
 }
 
-float float_value(QuantValue value, std::uint8_t code) {
-  if (value == QuantValue::kE4M3) return e4m3_value(code);
-  return value == QuantValue::kE5M2 ? e5m2_value(code) : e2m1_value(code);
-}
-
-#if defined(__x86_64__)
-
-#define WEIGHTSTORE_AVX2 __attribute__((target("avx2")))
-
-template <bool kStream>
-WEIGHTSTORE_AVX2 std::size_t scale_eights(const std::int8_t* codes, std::size_t count, float scale, float* out) {
-  const __m256 factor = _mm256_set1_ps(scale);
-  std::size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + i));
-    const __m256 numbers = _mm256_mul_ps(factor, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight)));
-    if constexpr (kStream) {
-      _mm256_stream_ps(out + i, numbers);
-    } else {
-      _mm256_storeu_ps(out + i, numbers);
-    }
+CodeKind kind_of(const QuantScheme& scheme) {
+  if (scheme.store == QuantStore::kNative && !traits_of(scheme.release).native_codes_are_floats) {
+    return CodeKind::kInteger;
   }
-  return i;
+  switch (scheme.value) {
+    case QuantValue::kE4M3:
+      return CodeKind::kE4M3;
+    case QuantValue::kE5M2:
+      return CodeKind::kE5M2;
+    case QuantValue::kE2M1:
+      return CodeKind::kE2M1;
+    default:
+      return CodeKind::kInteger;
+  }
 }
 
-// Returns how many numbers it made: the last ones are left.
-std::size_t scale_vectors(const std::int8_t* codes, std::size_t count, float scale, float* out, bool stream) {
-  static const bool usable = __builtin_cpu_supports("avx2");
-  if (!usable) return 0;
-  if (stream && reinterpret_cast<std::uintptr_t>(out) % 32 == 0) return scale_eights<true>(codes, count, scale, out);
-  return scale_eights<false>(codes, count, scale, out);
+float value_of(CodeKind kind, std::uint8_t code) {
+  switch (kind) {
+    case CodeKind::kInteger:
+      return static_cast<float>(static_cast<std::int8_t>(code));
+    case CodeKind::kE4M3:
+      return e4m3_value(code);
+    case CodeKind::kE5M2:
+      return e5m2_value(code);
+    case CodeKind::kE2M1:
+      return e2m1_value(code);
+  }
+  return 0;
 }
-
-#else
-
-std::size_t scale_vectors(const std::int8_t*, std::size_t, float, float*, bool) { return 0; }
-
-#endif
 
 }  // namespace
 
-CodeTable::CodeTable(const QuantScheme& scheme) : bits(distance(scheme)), codes(), values() {
+CodeTable::CodeTable(const QuantScheme& scheme) : kind(kind_of(scheme)), bits(distance(scheme)), codes() {
   const bool is_native = scheme.store == QuantStore::kNative;
-  is_float = kernels::is_float(scheme.value) && (!is_native || traits_of(scheme.release).native_codes_are_floats);
   // A native store has whole bytes, also of smaller types.
   code_bits = is_native ? 8 : value_bits(scheme.value);
   is_whole_byte = bits == 8 && code_bits == 8;
   for (unsigned byte = 0; byte < 256; ++byte) {
     for (unsigned i = 0; i < 8 / bits; ++i) {
       const unsigned field = (byte >> (i * bits)) & ((1u << code_bits) - 1);
-      const auto code =
-          is_float ? static_cast<std::uint8_t>(field) : static_cast<std::uint8_t>(sign_extend(field, code_bits));
+      const auto code = kind == CodeKind::kInteger ? static_cast<std::uint8_t>(sign_extend(field, code_bits))
+                                                   : static_cast<std::uint8_t>(field);
       codes[byte] |= std::uint32_t{code} << (8 * i);
     }
-    if (is_float) values[byte] = float_value(scheme.value, static_cast<std::uint8_t>(byte));
+    values[byte] = value_of(kind, static_cast<std::uint8_t>(byte));
   }
 }
 
-void CodeTable::extract(const std::uint8_t* bytes, std::size_t count, unsigned shift, std::int8_t* out) const {
+void CodeTable::extract(const std::uint8_t* bytes, std::size_t count, unsigned shift, std::uint8_t* out) const {
   // Eight codes at a time. Of a signed code the sign bit is turned over and then subtracted, which extends it. The
   // highest bit of each byte is set meanwhile, so that no byte borrows from the next.
   constexpr std::uint64_t kEach = 0x0101'0101'0101'0101;
   const std::uint64_t mask = kEach * ((1u << code_bits) - 1);
-  const std::uint64_t sign = is_float ? 0 : kEach << (code_bits - 1);
+  const std::uint64_t sign = kind == CodeKind::kInteger ? kEach << (code_bits - 1) : 0;
   const std::uint64_t top = kEach << 7;
   const auto codes_of = [=](std::uint64_t word) { return ((((word >> shift & mask) ^ sign) | top) - sign) ^ top; };
   const std::size_t whole = count / 8 * 8;
@@ -104,7 +90,7 @@ void CodeTable::extract(const std::uint8_t* bytes, std::size_t count, unsigned s
     word = codes_of(word);
     std::memcpy(out + i, &word, 8);
   }
-  for (std::size_t i = whole; i < count; ++i) out[i] = static_cast<std::int8_t>(codes_of(bytes[i]));
+  for (std::size_t i = whole; i < count; ++i) out[i] = static_cast<std::uint8_t>(codes_of(bytes[i]));
 }
 
 unsigned value_bits(QuantValue value) {
@@ -152,23 +138,6 @@ bool blocks_are_runs(std::span<const std::uint8_t> block, std::span<const std::u
     covers = covers && size == dimension;
   }
   return true;
-}
-
-void scale_integers(const std::int8_t* codes, std::size_t count, float scale, float* out, bool stream) {
-  for (std::size_t i = scale_vectors(codes, count, scale, out, stream); i < count; ++i) {
-    out[i] = scale * static_cast<float>(codes[i]);
-  }
-}
-
-void end_stream() {
-#if defined(__x86_64__)
-  _mm_sfence();
-#endif
-}
-
-void scale_floats(const std::int8_t* codes, std::size_t count, float scale, const std::array<float, 256>& values,
-                  float* out) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = scale * values[static_cast<std::uint8_t>(codes[i])];
 }
 
 float e4m3_value(std::uint8_t code) {

@@ -10,6 +10,7 @@
 
 #include "base/little_endian.h"
 #include "kernels/half.h"
+#include "kernels/scale_codes.h"
 #include "kernels/transpose_view.h"
 #include "weightstore/error.h"
 
@@ -19,26 +20,34 @@ namespace {
 // Codes that are spread out at a time: a buffer on the stack.
 constexpr std::size_t kStepCodes = 4096;
 
-// Of rows that are decoded together: the bytes of a column and the columns that are transposed at a time.
+// Of rows that are decoded together: the bytes of a column and the columns that are collected at a time.
 constexpr std::size_t kTileBytes = 256;
-constexpr std::size_t kTileColumns = 512;
+constexpr std::size_t kTileColumns = 256;
+// A collected column has more bytes, so that the columns do not all want the same places of the inner cache.
+constexpr std::size_t kTileStride = kTileBytes + 64;
+// Bytes of the columns that are transposed at a time, and rows whose scales are collected at a time.
+constexpr std::size_t kTileLines = 16;
+constexpr std::size_t kScaleRows = 16;
 
 std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-float read_scale(QuantParam type, const std::byte* at) {
+// Calls use(read), where read(at) makes a number of the scale at `at`.
+template <class Use>
+void with_scale_reader(QuantParam type, Use use) {
   switch (type) {
     case QuantParam::kF32:
-      return std::bit_cast<float>(load_little_endian<std::uint32_t>(at));
+      return use([](const std::byte* at) { return std::bit_cast<float>(load_little_endian<std::uint32_t>(at)); });
     case QuantParam::kF16:
-      return std::bit_cast<float>(widen_f16(load_little_endian<std::uint16_t>(at)));
+      return use(
+          [](const std::byte* at) { return std::bit_cast<float>(widen_f16(load_little_endian<std::uint16_t>(at))); });
     case QuantParam::kBF16:
-      return std::bit_cast<float>(widen_bf16(load_little_endian<std::uint16_t>(at)));
+      return use(
+          [](const std::byte* at) { return std::bit_cast<float>(widen_bf16(load_little_endian<std::uint16_t>(at))); });
     case QuantParam::kUE8M0:
-      return ue8m0_value(std::to_integer<std::uint8_t>(*at));
+      return use([](const std::byte* at) { return ue8m0_value(std::to_integer<std::uint8_t>(*at)); });
     case QuantParam::kUE4M3:
-      return e4m3_value(std::to_integer<std::uint8_t>(*at));
+      return use([](const std::byte* at) { return e4m3_value(std::to_integer<std::uint8_t>(*at)); });
   }
-  return 0;
 }
 
 [[noreturn]] void fail_unsupported(const QuantScheme& scheme, const std::string& why) {
@@ -180,27 +189,29 @@ QuantLayout::Row QuantLayout::row(std::uint64_t number) const {
   return row;
 }
 
-const std::int8_t* QuantLayout::codes(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
-                                      std::int8_t* buffer) const {
+const std::uint8_t* QuantLayout::codes(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
+                                       std::uint8_t* buffer) const {
   const auto* values = reinterpret_cast<const std::uint8_t*>(payload);
   const std::uint64_t begin = row.code + first * inner_.code_stride;
+  const std::uint8_t* from = values + begin / 8;
   if (inner_.code_stride != table_.bits) {
     // Lines are whole bytes, so all codes of the row are at the same place in their bytes.
     const std::size_t step = inner_.code_stride / 8;
-    const std::uint8_t* at = values + begin / 8;
-    for (std::size_t i = 0; i < count; ++i) buffer[i] = static_cast<std::int8_t>(at[i * step]);
-    if (table_.is_whole_byte) return buffer;
-    table_.extract(reinterpret_cast<const std::uint8_t*>(buffer), count, static_cast<unsigned>(begin % 8), buffer);
+    for (std::size_t i = 0; i < count; ++i) buffer[i] = from[i * step];
+    if (!table_.is_whole_byte) table_.extract(buffer, count, static_cast<unsigned>(begin % 8), buffer);
     return buffer;
   }
-  const std::uint8_t* from = values + begin / 8;
-  if (table_.is_whole_byte) return reinterpret_cast<const std::int8_t*>(from);
+  if (table_.is_whole_byte) return from;
   const std::size_t per_byte = 8 / table_.bits;
+  if (per_byte == 1) {
+    table_.extract(from, count, 0, buffer);
+    return buffer;
+  }
   std::size_t done = 0;
   if (const std::size_t skip = begin % 8 / table_.bits; skip != 0) {
     done = std::min(count, per_byte - skip);
     for (std::size_t i = 0; i < done; ++i) {
-      buffer[i] = static_cast<std::int8_t>(table_.codes[*from] >> (8 * (skip + i)));
+      buffer[i] = static_cast<std::uint8_t>(table_.codes[*from] >> (8 * (skip + i)));
     }
     ++from;
   }
@@ -210,41 +221,41 @@ const std::int8_t* QuantLayout::codes(const std::byte* payload, const Row& row, 
   };
   if (per_byte == 4) spread(std::integral_constant<std::size_t, 4>());
   if (per_byte == 2) spread(std::integral_constant<std::size_t, 2>());
-  if (per_byte == 1) spread(std::integral_constant<std::size_t, 1>());
   for (std::size_t i = 0; done < count; ++i, ++done) {
-    buffer[done] = static_cast<std::int8_t>(table_.codes[*from] >> (8 * i));
+    buffer[done] = static_cast<std::uint8_t>(table_.codes[*from] >> (8 * i));
   }
   return buffer;
 }
 
-// Makes numbers of the codes of the columns [first, first + count).
-void QuantLayout::scale(const std::byte* payload, const Row& row, std::uint64_t first, const std::int8_t* codes,
-                        std::size_t count, float* out, bool stream) const {
-  const std::size_t width = scale_bytes(scale_type_);
-  const float global = global_type_ ? read_scale(*global_type_, payload + length_ - scale_bytes(*global_type_)) : 1.0f;
-  std::uint64_t block = first / inner_.block;
-  std::uint64_t in_block = first % inner_.block;
-  for (std::size_t done = 0; done < count;) {
-    const auto run = static_cast<std::size_t>(std::min<std::uint64_t>(count - done, inner_.block - in_block));
-    const std::uint64_t number = row.scale + block * inner_.scale_stride;
-    const float factor = global * read_scale(scale_type_, payload + scales_ + number * width);
-    if (table_.is_float) {
-      scale_floats(codes + done, run, factor, table_.values, out + done);
-    } else {
-      scale_integers(codes + done, run, factor, out + done, stream);
-    }
-    done += run;
-    ++block;
-    in_block = 0;
+// The scales of the columns [first, first + count) for rows whose scales are neighbours: those of row.scale + i are
+// written from out + i * stride on.
+BlockScales QuantLayout::scales(const std::byte* payload, const Row& row, std::size_t rows, std::uint64_t first,
+                                std::size_t count, float* out, std::size_t stride) const {
+  float global = 1;
+  if (global_type_) {
+    with_scale_reader(*global_type_, [&](auto read) { global = read(payload + length_ - scale_bytes(*global_type_)); });
   }
+  const std::uint64_t block = first / inner_.block;
+  const auto blocks = static_cast<std::size_t>((first + count - 1) / inner_.block - block + 1);
+  const std::size_t width = scale_bytes(scale_type_);
+  const std::byte* from = payload + scales_ + (row.scale + block * inner_.scale_stride) * width;
+  with_scale_reader(scale_type_, [&](auto read) {
+    for (std::size_t i = 0; i < blocks; ++i) {
+      const std::byte* at = from + i * inner_.scale_stride * width;
+      for (std::size_t j = 0; j < rows; ++j) out[j * stride + i] = global * read(at + j * width);
+    }
+  });
+  return {.scales = out, .block = inner_.block, .offset = first % inner_.block};
 }
 
 void QuantLayout::decode_row(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
                              float* out, bool stream) const {
-  std::int8_t buffer[kStepCodes];
+  std::uint8_t buffer[kStepCodes];
+  float factors[kStepCodes];
   while (count != 0) {
     const std::size_t step = std::min(count, kStepCodes);
-    scale(payload, row, first, codes(payload, row, first, step, buffer), step, out, stream);
+    const BlockScales scales = this->scales(payload, row, 1, first, step, factors, 0);
+    scale_codes(table_, codes(payload, row, first, step, buffer), step, scales, out, stream);
     first += step;
     out += step;
     count -= step;
@@ -259,6 +270,13 @@ std::uint64_t QuantLayout::chunk() const {
   return std::max(rows * inner_.size, kUsual);
 }
 
+std::uint64_t QuantLayout::step() const {
+  constexpr std::uint64_t kRows = 64;
+  constexpr std::uint64_t kMost = 1u << 20;
+  if (!has_tiles() || inner_.size == 0) return NumberDecoder::step();
+  return std::max(std::min(kRows, kMost / inner_.size) * inner_.size, NumberDecoder::step());
+}
+
 bool QuantLayout::has_tiles() const { return !outer_.empty() && outer_.back().code_stride == table_.bits; }
 
 // How many rows from this one on are in the same few bytes of their columns, and worth decoding together: `most` at
@@ -270,28 +288,63 @@ std::size_t QuantLayout::rows_of_tile(std::uint64_t row, std::uint64_t most) con
   return static_cast<std::size_t>(std::min({most, outer_.back().size - at, kTileBytes * 8 / table_.bits - in_byte}));
 }
 
-// Of every column, the bytes that hold these rows are neighbours. They are transposed, some columns at a time, so that
-// the codes of a row become neighbours.
+// Of every column, the bytes that hold these rows are neighbours. They are collected, some columns at a time, and then
+// transposed, some bytes at a time, so that the codes of a row become neighbours.
 void QuantLayout::decode_tile(const std::byte* payload, std::uint64_t row, std::size_t rows, float* out,
                               bool stream) const {
-  alignas(64) std::byte tile[kTileBytes * kTileColumns];
-  std::int8_t buffer[kTileColumns];
-  const std::uint64_t begin = this->row(row).code;
+  constexpr std::size_t kAhead = 8;  // columns; memory answers more slowly than a column is copied
+  alignas(64) std::byte tile[kTileStride * kTileColumns];
+  const Row begin = this->row(row);
+  const std::byte* from = payload + begin.code / 8;
   const std::size_t stride = inner_.code_stride / 8;
-  const std::size_t bytes = (begin % 8 + rows * table_.bits + 7) / 8;
+  const std::size_t bytes = (begin.code % 8 + rows * table_.bits + 7) / 8;
   for (std::size_t first = 0; first < inner_.size; first += kTileColumns) {
     const std::size_t columns = std::min<std::size_t>(kTileColumns, inner_.size - first);
-    transpose_view({payload + begin / 8 + first * stride, stride, columns, bytes, 1}, tile, kTileColumns, false);
-    for (std::size_t i = 0; i < rows; ++i) {
-      const std::size_t bit = begin % 8 + i * table_.bits;
-      const auto* line = reinterpret_cast<const std::uint8_t*>(tile) + bit / 8 * kTileColumns;
-      const auto* codes = reinterpret_cast<const std::int8_t*>(line);
-      if (!table_.is_whole_byte) {
-        table_.extract(line, columns, static_cast<unsigned>(bit % 8), buffer);
-        codes = buffer;
+    for (std::size_t i = 0; i < columns; ++i) {
+      const std::byte* column = from + (first + i) * stride;
+      if (first + i + kAhead < inner_.size) {
+        for (std::size_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(column + kAhead * stride + byte);
       }
-      scale(payload, this->row(row + i), first, codes, columns, out + i * inner_.size + first, stream);
+      std::memcpy(tile + i * kTileStride, column, bytes);
     }
+    decode_lines(payload, row, rows, tile, first, columns, out + first, stream);
+  }
+}
+
+// Decodes the columns [first, first + columns) of the rows of a tile, of which `tile` has the bytes.
+void QuantLayout::decode_lines(const std::byte* payload, std::uint64_t row, std::size_t rows, const std::byte* tile,
+                               std::uint64_t first, std::size_t columns, float* out, bool stream) const {
+  alignas(64) std::uint8_t lines[kTileLines * kTileColumns];
+  std::uint8_t buffer[kTileColumns];
+  float factors[kScaleRows * kTileColumns];
+  BlockScales scales{};
+  const Axis& axis = outer_.back();
+  const std::size_t skipped = this->row(row).code % 8;  // bits
+  const std::size_t bytes = (skipped + rows * table_.bits + 7) / 8;
+  const std::uint64_t at = row % axis.size;
+  const std::size_t has_scales = axis.scale_stride == 0 ? 0 : 1;
+  std::uint64_t first_scale = 0;  // of the rows in `factors`
+  std::size_t lines_end = 0;
+  for (std::size_t i = 0; i < rows; ++i) {
+    const std::size_t bit = skipped + i * table_.bits;
+    if (bit / 8 == lines_end) {
+      const std::size_t count = std::min(kTileLines, bytes - lines_end);
+      transpose_bytes(tile + lines_end, kTileStride, columns, count, reinterpret_cast<std::byte*>(lines), kTileColumns);
+      lines_end += count;
+    }
+    if (i % kScaleRows == 0) {
+      const std::uint64_t last = at + std::min(rows, i + kScaleRows) - 1;
+      first_scale = (at + i) / axis.block;
+      const std::size_t count = has_scales * (last / axis.block - first_scale) + 1;
+      scales = this->scales(payload, this->row(row + i), count, first, columns, factors, kTileColumns);
+    }
+    scales.scales = factors + has_scales * ((at + i) / axis.block - first_scale) * kTileColumns;
+    const std::uint8_t* codes = lines + bit / 8 % kTileLines * kTileColumns;
+    if (!table_.is_whole_byte) {
+      table_.extract(codes, columns, static_cast<unsigned>(bit % 8), buffer);
+      codes = buffer;
+    }
+    scale_codes(table_, codes, columns, scales, out + i * inner_.size, stream);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernels/number_decoder.h"
 #include "kernels/quant_codes.h"
+#include "kernels/scale_codes.h"
 #include "weightstore/quant_scheme.h"
 
 namespace weightstore::kernels {
@@ -28,6 +29,7 @@ class QuantLayout final : public NumberDecoder {
   std::uint64_t length() const { return length_; }  // of the payload
 
   std::uint64_t chunk() const override;
+  std::uint64_t step() const override;
 
   void decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out, bool stream) const override;
 
@@ -52,10 +54,12 @@ class QuantLayout final : public NumberDecoder {
   bool has_tiles() const;  // neighbouring rows are in the same bytes
   std::size_t rows_of_tile(std::uint64_t row, std::uint64_t most) const;
   void decode_tile(const std::byte* payload, std::uint64_t row, std::size_t rows, float* out, bool stream) const;
-  void scale(const std::byte* payload, const Row& row, std::uint64_t first, const std::int8_t* codes, std::size_t count,
-             float* out, bool stream) const;
-  const std::int8_t* codes(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
-                           std::int8_t* buffer) const;
+  void decode_lines(const std::byte* payload, std::uint64_t row, std::size_t rows, const std::byte* tile,
+                    std::uint64_t first, std::size_t columns, float* out, bool stream) const;
+  BlockScales scales(const std::byte* payload, const Row& row, std::size_t rows, std::uint64_t first, std::size_t count,
+                     float* out, std::size_t stride) const;
+  const std::uint8_t* codes(const std::byte* payload, const Row& row, std::uint64_t first, std::size_t count,
+                            std::uint8_t* buffer) const;
 
   CodeTable table_;
   std::uint64_t size_ = 1;

@@ -84,6 +84,23 @@ void transpose_scalars(const std::byte* in, std::size_t in_stride, std::size_t r
   }
 }
 
+template <std::size_t kItem>
+void transpose_squares(const std::byte* in, std::size_t in_stride, std::size_t rows, std::size_t columns,
+                       std::byte* out, std::size_t out_stride) {
+  constexpr std::size_t kSquare = 16 / kItem;
+  const std::size_t even_rows = rows / kSquare * kSquare;
+  const std::size_t even_columns = columns / kSquare * kSquare;
+  for (std::size_t r = 0; r < even_rows; r += kSquare) {
+    for (std::size_t c = 0; c < even_columns; c += kSquare) {
+      transpose_square<kItem>(in + r * in_stride + c * kItem, in_stride, out + c * out_stride + r * kItem, out_stride);
+    }
+  }
+  transpose_scalars<kItem>(in + even_columns * kItem, in_stride, even_rows, columns - even_columns,
+                           out + even_columns * out_stride, out_stride);
+  transpose_scalars<kItem>(in + even_rows * in_stride, in_stride, rows - even_rows, columns, out + even_rows * kItem,
+                           out_stride);
+}
+
 void prefetch(const std::byte* at, std::size_t size) {
   for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(at + i);
 }
@@ -103,7 +120,6 @@ template <std::size_t kItem>
 struct Tile {
   static constexpr std::size_t kSide = kTile<kItem>;
   static constexpr std::size_t kRow = kSide * kItem;
-  static constexpr std::size_t kSquare = 16 / kItem;
   // Squares of small elements touch many rows at once, which in a matrix of a power of two all want the same few places
   // of the cache: such tiles are copied together first.
   static constexpr bool kGather = kItem <= 2;
@@ -118,17 +134,7 @@ struct Tile {
       in = gathered;
       stride = kRow;
     }
-    const std::size_t even_rows = rows / kSquare * kSquare;
-    const std::size_t even_columns = columns / kSquare * kSquare;
-    for (std::size_t r = 0; r < even_rows; r += kSquare) {
-      for (std::size_t c = 0; c < even_columns; c += kSquare) {
-        transpose_square<kItem>(in + r * stride + c * kItem, stride, transposed + c * kRow + r * kItem, kRow);
-      }
-    }
-    transpose_scalars<kItem>(in + even_columns * kItem, stride, even_rows, columns - even_columns,
-                             transposed + even_columns * kRow, kRow);
-    transpose_scalars<kItem>(in + even_rows * stride, stride, rows - even_rows, columns, transposed + even_rows * kItem,
-                             kRow);
+    transpose_squares<kItem>(in, stride, rows, columns, transposed, kRow);
   }
 
   void put_to(std::byte* out, std::size_t stride, std::size_t rows, std::size_t columns, bool stream) const {
@@ -186,6 +192,11 @@ void transpose_view(const MatrixView& in, std::byte* out, std::size_t out_stride
     default:
       return transpose_tiles<16>(in, out, out_stride, stream);
   }
+}
+
+void transpose_bytes(const std::byte* in, std::size_t in_stride, std::size_t rows, std::size_t columns, std::byte* out,
+                     std::size_t out_stride) {
+  transpose_squares<1>(in, in_stride, rows, columns, out, out_stride);
 }
 
 }  // namespace weightstore::kernels

@@ -32,4 +32,8 @@ std::size_t tile_side(std::size_t item_bytes);
 // caches, which is faster if the whole output has kStreamBytes or more.
 void transpose_view(const MatrixView& in, std::byte* out, std::size_t out_stride, bool stream);
 
+// The same for a matrix of bytes that is in the inner cache: nothing is collected, prefetched or streamed.
+void transpose_bytes(const std::byte* in, std::size_t in_stride, std::size_t rows, std::size_t columns, std::byte* out,
+                     std::size_t out_stride);
+
 }  // namespace weightstore::kernels

@@ -45,6 +45,8 @@ TEST(a_length_may_look_like_any_signature) {
   const auto with_length = [](std::string_view prefix) { return std::string(prefix) + "{\"a\":1}"; };
   // A pickle's, gzip's and a ZIP's first bytes, as lengths of headers that were cut short: the reader says so.
   CHECK(detected(with_length("\x80\2\0\0\0\0\0\0"s)) == Format::kSafetensors);
+  CHECK(detected(with_length("}q\0\0\0\0\0\0"s)) == Format::kSafetensors);
+  CHECK(detected(with_length("(dp\0\0\0\0\0"s)) == Format::kSafetensors);
   CHECK(detected(with_length("\x1f\x8b\0\0\0\0\0\0"s)) == Format::kSafetensors);
   CHECK(detected(with_length("PK\3\4\0\0\0\0"s)) == Format::kSafetensors);
   CHECK(detected(with_length("\x80\2\0\0\0\0\0\0"s) + std::string(1000, ' ')) == Format::kSafetensors);
@@ -56,9 +58,6 @@ TEST(foreign_files_are_named_with_what_to_do) {
   CHECK(says(stranger("\n <HTML lang=en>"), "HTML"));
   CHECK(says(stranger("<?xml version=\"1.0\"?><Error>"), "XML"));
   CHECK(says(stranger("PK\5\6"s + std::string(18, '\0')), "ZIP"));
-  CHECK(says(stranger("(dp0\nVa\np1\nI1\ns."), "protocol 2 or later"));
-  CHECK(says(stranger("}q\0X\1\0\0\0aq\1K\1s."s), "protocol 2 or later"));
-  CHECK(says(stranger("ccollections\nOrderedDict\np0\n(tRp1\n."), "protocol 2 or later"));
   CHECK(says(stranger("\x89HDF\r\n\x1a\n"s), "HDF5"));
   CHECK(says(stranger("\x1f\x8b\x08\0abc"s), "gzip"));
   CHECK(says(stranger("\x28\xb5\x2f\xfd"s), "zstd"));
@@ -80,6 +79,10 @@ TEST(files_of_torch_by_their_containers) {
   CHECK(detected("\x80\2"s + number.substr(0, 12)) == Format::kPytorch);
   CHECK(detected("\x80\2}q\0(X\1\0\0\0a"s) == Format::kPytorch);
   CHECK(detected("\x80\4\x95\0\0\0\0\0\0\0\0"s) == Format::kPytorch);
+  // Protocols 0 and 1 have no number in front; a dict is recognised.
+  CHECK(detected("(dp0\nVa\np1\nI1\ns.") == Format::kPytorch);
+  CHECK(detected("}q\0X\1\0\0\0aq\1K\1s."s) == Format::kPytorch);
+  CHECK(detected("ccollections\nOrderedDict\np0\n(tRp1\n.") == Format::kPytorch);
 }
 
 TEST(an_index_may_have_any_text_where_tar_has_its_signature) {

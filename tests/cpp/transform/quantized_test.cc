@@ -19,8 +19,15 @@ using Bytes = std::vector<std::byte>;
 using Shape = std::vector<std::uint64_t>;
 
 unsigned bits_of(QuantValue value) {
-  if (value == QuantValue::kQ8S || value == QuantValue::kQ8F) return 8;
-  return value == QuantValue::kQ4S || value == QuantValue::kQ4F ? 4 : 2;
+  using enum QuantValue;
+  if (value == kQ2S || value == kQ2F) return 2;
+  return value == kQ4S || value == kQ4F || value == kE2M1 ? 4 : 8;
+}
+
+// How far codes are apart.
+unsigned distance_of(const QuantScheme& scheme) {
+  if (scheme.store == QuantStore::kPackedU32) return bits_of(scheme.value);
+  return scheme.store == QuantStore::kPackedNative && scheme.value == QuantValue::kE2M1 ? 4 : 8;
 }
 
 QuantScheme scheme_of(QuantValue value, QuantStore store, std::uint64_t packed_dim, std::vector<std::uint8_t> block,
@@ -54,8 +61,8 @@ struct Element {
 class Places {
  public:
   Places(const QuantScheme& scheme, const Shape& shape) : shape_(shape), axes_(shape.size()) {
-    bits = scheme.store == QuantStore::kNative ? 8 : bits_of(scheme.value);
-    const std::uint64_t unit = scheme.store == QuantStore::kNative ? 1 : 32 / bits;
+    bits = distance_of(scheme);
+    const std::uint64_t unit = scheme.store == QuantStore::kPackedU32 ? 32 / bits : 8 / bits;
     const std::size_t packed = shape.size() - 1 - scheme.packed_dim;
     std::uint64_t code_stride = bits;
     for (std::size_t i = shape.size(); i-- > 0;) {
@@ -92,10 +99,33 @@ class Places {
   std::vector<Axis> axes_;
 };
 
-int code_at(const Bytes& payload, std::uint64_t bit, unsigned bits) {
-  const int field = static_cast<int>(payload[bit / 8]) >> (bit % 8) & ((1 << bits) - 1);
-  return field >= 1 << (bits - 1) ? field - (1 << bits) : field;
+// What a code stands for.
+float value_of(QuantValue value, unsigned bits, int field) {
+  using enum QuantValue;
+  if (value != kE4M3 && value != kE5M2 && value != kE2M1) {
+    return static_cast<float>(field >= 1 << (bits - 1) ? field - (1 << bits) : field);
+  }
+  const int mantissa_bits = value == kE4M3 ? 3 : value == kE5M2 ? 2 : 1;
+  const int exponent_bits = value == kE4M3 ? 4 : value == kE5M2 ? 5 : 2;
+  const int mantissa = field & ((1 << mantissa_bits) - 1);
+  const int exponent = field >> mantissa_bits & ((1 << exponent_bits) - 1);
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const bool is_negative = (field >> (mantissa_bits + exponent_bits) & 1) != 0;
+  if (value == kE4M3 && (field & 0x7f) == 0x7f) return std::numeric_limits<float>::quiet_NaN();
+  float magnitude = std::ldexp(static_cast<float>(mantissa + (exponent == 0 ? 0 : 1 << mantissa_bits)),
+                               std::max(exponent, 1) - bias - mantissa_bits);
+  if (value == kE5M2 && exponent == 31) {
+    magnitude = mantissa == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+  }
+  return is_negative ? -magnitude : magnitude;
 }
+
+float number_at(const Bytes& payload, std::uint64_t bit, const QuantScheme& scheme) {
+  const unsigned bits = scheme.store == QuantStore::kNative ? 8 : bits_of(scheme.value);
+  return value_of(scheme.value, bits, static_cast<int>(payload[bit / 8]) >> (bit % 8) & ((1 << bits) - 1));
+}
+
+bool same(float a, float b) { return std::memcmp(&a, &b, 4) == 0 || (std::isnan(a) && std::isnan(b)); }
 
 std::vector<float> random_numbers(std::uint64_t count) {
   std::vector<float> numbers(count);
@@ -118,14 +148,14 @@ void check_numbers(const QuantScheme& scheme, const Shape& shape) {
   std::vector<float> expected(size);
   for (std::uint64_t i = 0; i < size; ++i) {
     const Element at = places[i];
-    expected[i] = made[at.scale] * static_cast<float>(code_at(payload, at.bit, places.bits));
+    expected[i] = made[at.scale] * number_at(payload, at.bit, scheme);
   }
   const std::uint64_t firsts[] = {0, shape.back(), 3 * shape.back() + 5, size / 2 + 1};
   for (const std::uint64_t first : firsts) {
     for (const unsigned threads : {1u, 3u}) {
       std::vector<float> found(size - first, -1);
       dequantize(payload, scheme, shape, DType::kF32, first, std::as_writable_bytes(std::span(found)), threads);
-      CHECK(std::equal(found.begin(), found.end(), expected.begin() + static_cast<std::ptrdiff_t>(first)));
+      CHECK(std::equal(found.begin(), found.end(), expected.begin() + static_cast<std::ptrdiff_t>(first), same));
     }
   }
 }
@@ -134,8 +164,8 @@ void check_numbers(const QuantScheme& scheme, const Shape& shape) {
 
 TEST(numbers_of_packed_columns) {
   using enum QuantValue;
-  for (const QuantValue value : {kQ8S, kQ4S, kQ2S}) {
-    check_numbers(scheme_of(value, QuantStore::kPackedU32, 1, {}, BurnRelease::k022), {1100, 1030});
+  for (const QuantValue value : {kQ8S, kQ4S, kQ2S, kE4M3, kE5M2, kE2M1}) {
+    check_numbers(scheme_of(value, QuantStore::kPackedU32, 1, {}, BurnRelease::k022), {1100, 260});
     // More rows than a tile has, more columns, neither.
     for (const Shape& shape : {Shape{1100, 9}, Shape{70, 1030}, Shape{3, 70, 15}}) {
       check_numbers(scheme_of(value, QuantStore::kPackedU32, 1, {}, BurnRelease::k022), shape);
@@ -146,6 +176,41 @@ TEST(numbers_of_packed_columns) {
     check_numbers(scheme_of(value, QuantStore::kPackedU32, 0, {2, 5}, BurnRelease::k022), {33, 9, 40});
   }
   check_numbers(scheme_of(kQ4S, QuantStore::kNative, 0, {3, 16}, BurnRelease::k022), {1100, 1});
+}
+
+TEST(packed_columns_of_other_types) {
+  for (const Shape& shape : {Shape{1100, 70}, Shape{90, 1030}}) {
+    const QuantScheme scheme = scheme_of(QuantValue::kQ4S, QuantStore::kPackedU32, 1, {2, 16}, BurnRelease::k023);
+    Bytes payload(payload_bytes(scheme, shape), std::byte{0x3e});
+    for (std::size_t i = 0; i < size_of(shape) / 2; ++i) payload[i] = static_cast<std::byte>(i * 167 >> 3);
+    std::vector<float> numbers(size_of(shape));
+    dequantize(payload, scheme, shape, DType::kF32, 0, std::as_writable_bytes(std::span(numbers)));
+    for (const std::uint64_t first : {std::uint64_t{0}, shape.back() + 3}) {
+      const auto expected = std::span(numbers).subspan(first);
+      std::vector<double> found(expected.size());
+      dequantize(payload, scheme, shape, DType::kF64, first, std::as_writable_bytes(std::span(found)));
+      CHECK(std::equal(found.begin(), found.end(), expected.begin(), expected.end()));
+    }
+  }
+}
+
+TEST(numbers_of_every_store) {
+  using enum QuantValue;
+  const auto check_stores = [](QuantValue value, const std::vector<std::uint8_t>& block, const Shape& shape) {
+    check_numbers(scheme_of(value, QuantStore::kNative, 0, block, BurnRelease::k023), shape);
+    for (const std::uint64_t packed_dim : {0, 1}) {
+      check_numbers(scheme_of(value, QuantStore::kPackedNative, packed_dim, block, BurnRelease::k023), shape);
+      check_numbers(scheme_of(value, QuantStore::kPackedU32, packed_dim, block, BurnRelease::k023), shape);
+    }
+  };
+  for (const QuantValue value : {kQ8S, kQ4S, kQ2S, kE4M3, kE5M2, kE2M1}) {
+    // Blocks and rows of whole vectors, and others.
+    for (const std::vector<std::uint8_t>& block : {std::vector<std::uint8_t>{}, {1}, {5}, {16}, {3, 24}, {20, 7}}) {
+      check_stores(value, block, {90, 80});
+      check_stores(value, block, {35, 283});
+    }
+    check_stores(value, {2, 16}, {257, 1040});  // large enough to be streamed
+  }
 }
 
 namespace {

@@ -44,7 +44,8 @@ std::unique_ptr<Container> open_container(const ByteSource& source, const Limits
   const std::string head = read_head(source);
   if (is_zip(head)) return open_zip(source, limits, std::move(memory));
   if (is_stream(head)) return open_stream(source, limits, std::move(memory));
-  if (is_pickle(head)) return open_plain(source, limits, std::move(memory));
+  if (is_pickle(head)) return open_plain(source, limits, std::move(memory), false);
+  if (is_text_pickle(head)) return open_plain(source, limits, std::move(memory), true);
   if (is_tar(head)) return open_tar(source, limits, std::move(memory));
   throw Error(ErrorCode::kUnsupported, "this is neither a file of torch.save() nor a pickle");
 }

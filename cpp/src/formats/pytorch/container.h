@@ -51,6 +51,8 @@ class Container {
   // The object's pickle and its place in the file.
   ConstBytes pickle() const { return std::as_bytes(std::span(pickle_)); }
   std::uint64_t pickle_offset() const { return pickle_offset_; }
+  // The pickle is not as the file has it, so that offsets in it say nothing about the file.
+  bool is_rewritten() const { return is_rewritten_; }
   bool big_endian() const { return big_endian_; }
 
   // Finds and checks everything that the tree refers to. Called once, before the following.
@@ -69,6 +71,7 @@ class Container {
   const std::shared_ptr<MemoryBudget> memory_;  // outlives what follows
   ChargedString pickle_;
   std::uint64_t pickle_offset_ = 0;
+  bool is_rewritten_ = false;
   bool big_endian_ = false;
   ChargedVector<std::pair<Node, Storage>> storages_;  // ascending
 };
@@ -80,8 +83,9 @@ std::unique_ptr<Container> open_stream(const ByteSource& source, const Limits& l
                                        std::shared_ptr<MemoryBudget> memory);
 std::unique_ptr<Container> open_tar(const ByteSource& source, const Limits& limits,
                                     std::shared_ptr<MemoryBudget> memory);
+// `is_text`: of protocol 0 or 1.
 std::unique_ptr<Container> open_plain(const ByteSource& source, const Limits& limits,
-                                      std::shared_ptr<MemoryBudget> memory);
+                                      std::shared_ptr<MemoryBudget> memory, bool is_text);
 // Needs no more than kChecksumMemory bytes of memory for a byte of the file.
 std::vector<StorageChecksum> read_zip_checksums(const ByteSource& source, const Limits& limits);
 MemberChecksums::Member read_zip_pickle_member(const ByteSource& source, const Limits& limits);

@@ -116,6 +116,15 @@ bool takes(const PickleTree& tree, GlobalKind kind, const Arguments& given, Char
   }
 }
 
+// Of an object, what was called. Protocols 0 and 1 call copyreg._reconstructor with the class.
+Node class_of(const PickleTree& tree, Node object) {
+  const Node callable = tree.callable(object);
+  const Node arguments = tree.arguments(object);
+  if (tree.kind(callable) != PickleKind::kGlobal || tree.global_name(callable) != "_reconstructor") return callable;
+  const bool has_class = tree.count(arguments) != 0 && tree.kind(tree.item(arguments, 0)) == PickleKind::kGlobal;
+  return has_class ? tree.item(arguments, 0) : callable;
+}
+
 }  // namespace
 
 Holds holds(GlobalKind kind) {
@@ -166,7 +175,7 @@ std::optional<Node> attributes_of(const PickleTree& tree, Node object) {
 }
 
 std::string type_name(const PickleTree& tree, Node node) {
-  while (tree.kind(node) == PickleKind::kObject) node = tree.callable(node);
+  while (tree.kind(node) == PickleKind::kObject) node = class_of(tree, node);
   if (tree.kind(node) != PickleKind::kGlobal) return "a class that the file has as source code";
   const std::string_view module = shown_name(tree.global_module(node));
   return std::string(module) + "." + std::string(shown_name(tree.global_name(node)));

@@ -20,7 +20,7 @@ bool is_pickle_name(std::string_view name) {
 }
 
 bool recognises(const FileHead& head) {
-  if (is_pickle(head.bytes) || is_tar(head.bytes)) return true;
+  if (is_pickle(head.bytes) || is_text_pickle(head.bytes) || is_tar(head.bytes)) return true;
   if (!is_zip(head.bytes)) return false;
   // torch.save() writes the pickle first; other programs may not.
   return is_pickle_name(first_zip_name(head.bytes)) || any_zip_name(head.source, is_pickle_name);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/corrupt.h"
+#include "codec/pickle_text.h"
 #include "formats/pytorch/container.h"
 #include "formats/pytorch/data_classes.h"
 #include "weightstore/error.h"
@@ -38,8 +39,13 @@ bool is_mapping(const PickleTree& tree, Node root) {
 
 class PlainContainer final : public Container {
  public:
-  PlainContainer(const ByteSource& source, const Limits& limits, std::shared_ptr<MemoryBudget> memory)
+  PlainContainer(const ByteSource& source, const Limits& limits, std::shared_ptr<MemoryBudget> memory, bool is_text)
       : Container(std::move(memory)) {
+    if (is_text) {
+      pickle_ = read_text_pickle(source, limits.pytorch_pickle_bytes);
+      is_rewritten_ = true;
+      return;
+    }
     pickle_ = read_pickle(source, 0, source.size(), limits.pytorch_pickle_bytes, *memory_);
     if (pickle_.size() == source.size()) return;
     throw corrupt(std::to_string(source.size() - pickle_.size()) + " bytes behind the pickle's STOP")
@@ -58,13 +64,23 @@ class PlainContainer final : public Container {
                 "this is a pickle without a container of torch.save(), but it refers to storages outside of it; it may "
                 "be the data.pkl of an archive: give the archive");
   }
+
+ private:
+  ChargedString read_text_pickle(const ByteSource& source, std::uint64_t limit) const {
+    if (source.size() > limit) {
+      throw Error(ErrorCode::kLimit, "a pickle of more than " + std::to_string(limit) + " bytes");
+    }
+    ChargedString bytes(static_cast<std::size_t>(source.size()), '\0', *memory_);
+    source.read_at(0, std::as_writable_bytes(std::span(bytes)));
+    return to_protocol_2(std::as_bytes(std::span(bytes)), *memory_);
+  }
 };
 
 }  // namespace
 
 std::unique_ptr<Container> open_plain(const ByteSource& source, const Limits& limits,
-                                      std::shared_ptr<MemoryBudget> memory) {
-  return std::make_unique<PlainContainer>(source, limits, std::move(memory));
+                                      std::shared_ptr<MemoryBudget> memory, bool is_text) {
+  return std::make_unique<PlainContainer>(source, limits, std::move(memory), is_text);
 }
 
 }  // namespace weightstore::pytorch

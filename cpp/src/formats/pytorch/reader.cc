@@ -27,8 +27,16 @@ Opened open(const ByteSource& source, const Limits& limits, const Options& optio
   auto container = open_container(source, limits, memory);
   const ConstBytes pickle = container->pickle();
   const std::uint64_t offset = container->pickle_offset();
-  Opened opened{std::move(container),
-                PickleTree::parse(pickle, TorchGlobals(options.opaque), {limits.pytorch_depth, memory}, offset)};
+  const auto parse = [&] {
+    try {
+      return PickleTree::parse(pickle, TorchGlobals(options.opaque), {limits.pytorch_depth, memory}, offset);
+    } catch (const Error& error) {
+      if (container->is_rewritten()) throw Error(error.code(), error.message());
+      throw;
+    }
+  };
+  PickleTree tree = parse();
+  Opened opened{std::move(container), std::move(tree)};
   if (opened.tree.length() != pickle.size()) {
     throw Error(ErrorCode::kCorrupt,
                 std::to_string(pickle.size() - opened.tree.length()) + " bytes behind the pickle's STOP")

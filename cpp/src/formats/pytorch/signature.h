@@ -17,6 +17,12 @@ inline bool is_pickle(std::string_view head) {
   return head.size() >= 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
 }
 
+// A pickle of protocol 0 or 1 that begins with a dict or an OrderedDict. Other pickles of these protocols have nothing
+// in front that tells them from text.
+inline bool is_text_pickle(std::string_view head) {
+  return head.starts_with("(dp") || head.starts_with("}q") || head.starts_with("ccollections\nOrderedDict\n");
+}
+
 // A pickle of the number 0x1950A86A20F9469CFC6C; from protocol 4 on it may be in a frame.
 inline bool is_stream(std::string_view head) {
   if (!is_pickle(head)) return false;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/quant_codes.h"
+#include "kernels/scale_codes.h"
 #include "weightstore/error.h"
 #include "weightstore/kernels.h"
 
