@@ -29,10 +29,7 @@ KINDS = {
 }
 SCALARS = st.one_of(*(st.tuples(values, st.just(name)) for name, values in KINDS.items()))
 ARRAYS = st.one_of(
-    *(
-        st.tuples(st.lists(values, min_size=1, max_size=4), st.just(f"ARRAY[{name}]"))
-        for name, values in KINDS.items()
-    )
+    *(st.tuples(st.lists(values, min_size=1, max_size=4), st.just(f"ARRAY[{name}]")) for name, values in KINDS.items())
 )
 KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 
@@ -157,5 +154,5 @@ def test_inspect_shows_metadata(capsys, tmp_path):
     path.write_bytes(_bytes({}, {"general.name": "tiny", "tokens": [f"t{i}" for i in range(1000)], "n": 5}))
     assert main(["inspect", str(path)]) == 0
     shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    for entry in (["general.name", "tiny"], ["n", "5"], ["tokens", "ARRAY[STRING] of 1000"]):
-        assert entry in [[cell.strip() for cell in line] for line in shown]
+    for row in (["general.name", "tiny"], ["n", "5"], ["tokens", "ARRAY[STRING] of 1000"]):
+        assert row in [[cell.strip() for cell in line] for line in shown]
