@@ -2,6 +2,7 @@
 // order is random.
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -76,10 +77,14 @@ std::vector<std::size_t> order_of(const std::vector<NewTensor>& tensors, TensorO
   std::vector<std::size_t> numbers(tensors.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
   if (order == TensorOrder::kAsAdded) return numbers;
-  std::sort(numbers.begin(), numbers.end(), [&](std::size_t a, std::size_t b) {
+  const auto comes_first = [&](std::size_t a, std::size_t b) {
     if (tensors[a].dtype != tensors[b].dtype) return tensors[a].dtype > tensors[b].dtype;
     return tensors[a].name < tensors[b].name;
-  });
+  };
+  // Names of a module often have their order already, and to see that is much cheaper than to sort.
+  if (!std::is_sorted(numbers.begin(), numbers.end(), comes_first)) {
+    std::sort(numbers.begin(), numbers.end(), comes_first);
+  }
   return numbers;
 }
 
@@ -98,6 +103,12 @@ void append_metadata(std::string& json, const TextMap& metadata) {
   json += "},";
 }
 
+// std::to_string() makes a string for each number.
+void append_number(std::string& json, std::uint64_t number) {
+  char digits[20];  // of the largest number
+  json.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+}
+
 void append_tensor(std::string& json, const NewTensor& tensor, std::uint64_t begin, std::uint64_t end) {
   append_json_string(json, tensor.name);
   json += ":{\"dtype\":\"";
@@ -105,9 +116,13 @@ void append_tensor(std::string& json, const NewTensor& tensor, std::uint64_t beg
   json += "\",\"shape\":[";
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     if (i > 0) json.push_back(',');
-    json += std::to_string(tensor.shape[i]);
+    append_number(json, tensor.shape[i]);
   }
-  json += "],\"data_offsets\":[" + std::to_string(begin) + ',' + std::to_string(end) + "]},";
+  json += "],\"data_offsets\":[";
+  append_number(json, begin);
+  json.push_back(',');
+  append_number(json, end);
+  json += "]},";
 }
 
 }  // namespace
@@ -118,6 +133,7 @@ Layout plan(const FileContents& contents, TensorOrder order) try {
   std::string json = "{";
   if (contents.metadata()) append_metadata(json, *contents.metadata());
   std::uint64_t position = 0;
+  layout.placements.reserve(contents.tensors().size());
   for (const std::size_t number : order_of(contents.tensors(), order)) {
     const NewTensor& tensor = contents.tensors()[number];
     const auto end = checked_add(position, tensor.bytes->size());
