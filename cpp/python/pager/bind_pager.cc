@@ -5,13 +5,13 @@
 #include <tuple>
 
 #include "bindings.h"
-#include "pager/bound_pager.h"
 #include "collectable.h"
 #include "gil.h"
 #include "io/file_source.h"
 #include "objects/py_object.h"
 #include "objects/py_progress.h"
 #include "objects/py_source.h"
+#include "pager/bound_pager.h"
 #include "pager/paged_tensor.h"
 #include "weightstore/pager.h"
 
