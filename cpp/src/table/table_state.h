@@ -95,12 +95,12 @@ struct HashTable::Impl {
   }
 
   // As above, for work that only reads and does not depend on the order of ids: each thread sorts and processes a piece
-  // of the batch.
+  // of the batch. A small batch is one piece, for which no thread is started.
   template <class Work>
   void for_each_batch_to_read(std::span<const std::int64_t> ids, Work work) const {
     const std::size_t pieces = std::clamp<std::size_t>(ids.size() / (kParallelIds / 2), 1, threads);
     const auto begin_of = [&](std::size_t piece) { return ids.size() * piece / pieces; };
-    io::run_parallel(static_cast<unsigned>(pieces), [&](unsigned piece, const io::StopFlag&) {
+    io::parallel_for(pieces, static_cast<unsigned>(pieces), [&](std::size_t piece) {
       const std::size_t begin = begin_of(piece);
       for_each_batch(ids.subspan(begin, begin_of(piece + 1) - begin), false,
                      [&](std::size_t stripe, const table::StripeBatch& batch, std::size_t first) {
