@@ -184,7 +184,7 @@ build/fuzz/build.ninja: | fuzz-tools
 
 .PHONY: fuzz-build
 fuzz-build: fuzz-tools build/fuzz/build.ninja
-	$(CMAKE) --build build/fuzz
+	$(CMAKE) --build build/fuzz --target $(FUZZ_TARGETS)
 
 # What a run finds goes to build/fuzz/found; files worth keeping are copied to tests/fuzz/corpus by hand. The targets
 # themselves limit the memory of each input (tests/fuzz/bounds.h); the limits here only stop what they cannot see. Inputs
