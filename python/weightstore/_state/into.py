@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from .. import errors
 from .._tensors import frameworks
 from . import decode
-from .encode import Table
 from .naming import Path, shown
 from .tree import REFERENCE, Tree
 
@@ -80,26 +79,31 @@ class Plan:
 
     def add(self, encoded: Any, into: Any, path: Path = None) -> None:
         """Compares a value of the tree with what shall hold it."""
-        if not _is_object(into):
+        if not is_object(into):
             self.values.append(encoded)
         self._waiting.append((encoded, into, path, True))
         while self._waiting:
             self._compare(*self._waiting.pop())
 
-    def missing(self, path: Path) -> None:
+    def missing(self, path: Path, hint: str = "") -> None:
         """The file does not have what shall be loaded."""
-        self._problems.append(f"'{shown(path)}' is not in the file")
+        self._problems.append(f"'{shown(path)}' is not in the file{hint}")
 
-    def check(self, file: str) -> None:
-        """Raises ValidationError, which lists all that does not fit."""
+    def compare(self) -> None:
+        """Compares types and shapes."""
         for found in self._found:
             expected, actual = self._shown(found.number), type_and_shape(found.value)
             if actual == expected:
                 self.targets.setdefault(found.number, []).append(found.value)
             elif found.strict and expected is not None:
                 self._problems.append(f"'{shown(found.path)}' is {_text(*actual)}, but {_text(*expected)} in the file")
-        if self._problems:
-            lines = sorted(set(self._problems))
+        self._found = []
+
+    def check(self, file: str, also: Iterable[Plan] = ()) -> None:
+        """Raises ValidationError, which lists all that does not fit, also of other plans."""
+        problems = {problem for plan in (self, *also) for problem in plan._problems}
+        if problems:
+            lines = sorted(problems)
             more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
             text = "\n  ".join(["the state does not fit into what was given:", *lines[:_SHOWN], *more])
             raise errors.make("validation", text, path=file)
@@ -118,7 +122,7 @@ class Plan:
                 self._found.append(_Found(encoded[1], into, path, strict))
             elif strict:
                 self._problems.append(f"'{shown(path)}' is a tensor, but not in the file")
-        elif _is_object(into):
+        elif is_object(into):
             self._compare_object(encoded, node, into, path)
         elif isinstance(into, Mapping):
             self._compare_dict(node, into, path, strict)
@@ -214,7 +218,7 @@ class Plan:
     def _compare_lists(self, node: list[Any] | None, into: Any, path: Path, strict: bool) -> None:
         if node is None or node[0] not in ("list", "tuple"):
             # Numbers and other plain values need no memory.
-            if strict and any(frameworks.is_tensor(item) or _is_array(item) or _is_object(item) for item in into):
+            if strict and any(frameworks.is_tensor(item) or _is_array(item) or is_object(item) for item in into):
                 self._problems.append(f"'{shown(path)}' is a list of tensors, but not in the file")
             return
         for index, (value, item) in enumerate(zip(node[1:], into, strict=False)):
@@ -263,7 +267,8 @@ def _is_array(value: Any) -> bool:
     return numpy is not None and isinstance(value, numpy.ndarray)
 
 
-def _is_object(value: Any) -> bool:
+def is_object(value: Any) -> bool:
+    """Whether a value takes a state by itself."""
     return hasattr(value, "load_state_dict") and hasattr(value, "state_dict")
 
 
@@ -277,5 +282,3 @@ def _loads_as(value: Any, package: str, name: str) -> bool:
     cls = getattr(sys.modules.get(package), name, None)
     return cls is not None and isinstance(value, cls) and type(value).load_state_dict is cls.load_state_dict
 
-
-__all__ = ["Choice", "Object", "Plan", "Table", "TypeAndShape", "roots_of", "type_and_shape"]

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import errors
-from .._files import loading
 from .._files.progress import Progress, reporting
 from .._files.source import OpenSource, Verify, open_source
-from .._tensors import frameworks
 from .apply import apply
 from .into import Choice, Plan
-from .stored import StoredTensor, read, restored, stored_tensors
+from .reading import read_into
+from .stored import stored_tensors
 from .tree import METADATA_KEY, Tree, corrupt, parse
 
 
@@ -43,10 +42,11 @@ def load_state(
         if into is not None:
             with _damaged(name):
                 plan.add(tree.root, into)
+                plan.compare()
                 plan.check(name)
 
         def read(nodes: Collection[int], targets: Mapping[int, list[Any]]) -> dict[int, Any]:
-            return _read(source, {number: stored[number] for number in nodes if number in stored}, targets, report)
+            return read_into(source, {number: stored[number] for number in nodes if number in stored}, targets, report)
 
         return apply(tree, plan, read, name, None).value(tree.root)
 
@@ -72,32 +72,3 @@ def _damaged(name: str) -> Iterator[None]:
         raise
     except (ValueError, TypeError) as error:
         raise corrupt(name, str(error)) from None
-
-
-def _read(
-    source: OpenSource, stored: dict[int, StoredTensor], targets: Mapping[int, list[Any]], progress: Progress | None
-) -> dict[int, Any]:
-    """The arrays and tensors of all nodes."""
-    reader, name = source.reader, source.path or "<memory>"
-    straight = {number: targets[number][0] for number in stored if number in targets and stored[number].is_plain}
-    described = reader.describe_many([stored[number].number for number in straight])
-    fills = zip((stored[number].number for number in straight), described, straight.values(), strict=True)
-    loading.fill(reader, fills, progress)
-    filled = {stored[number].name: value for number, value in straight.items()}
-    loaded = filled | read(reader, [tensor for tensor in stored.values() if tensor.name not in filled], progress)
-
-    values = {}
-    for number, tensor in stored.items():
-        value = straight[number] if number in straight else _restored(number, tensor, loaded[tensor.name], name)
-        for target in targets.get(number, ()):
-            if target is not value and frameworks.identity(target) != frameworks.identity(value):
-                frameworks.copy_into(target, value)
-        values[number] = targets[number][0] if number in targets else value
-    return values
-
-
-def _restored(number: int, tensor: StoredTensor, loaded: Any, name: str) -> Any:
-    try:
-        return restored(tensor, loaded)
-    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise corrupt(name, f"node {number}: {error}") from None
