@@ -75,12 +75,12 @@ def together(ranks: Ranks, work: Callable[[], T]) -> list[T]:
             raise problem
         return [result]  # type: ignore[list-item]
     told = ranks.gather((result, None if problem is None else portable(problem)))
-    failed = [(rank, error) for rank, (_, error) in enumerate(told) if error is not None]
+    failed = [(rank, failure) for rank, (_, failure) in enumerate(told) if failure is not None]
     if problem is not None and not isinstance(problem, Exception):
         raise problem  # Ctrl-C, or the end of the program
     if failed:
-        rank, error = failed[0]
-        raise named(error, rank) from problem
+        rank, failure = failed[0]
+        raise named(failure, rank) from problem
     return [each for each, _ in told]
 
 

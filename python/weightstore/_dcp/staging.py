@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 
 from .._tensors import torch_memory
 
+
 class _Staged(dict[Any, Any]):
     """A staged state dict. A save holds it as long as it needs the memory."""
 

@@ -159,7 +159,9 @@ class Plan:
         extra = [name for name in names if name not in there and (choice.wants is None or choice.wants(name))]
         if choice.strict:
             self._problems += [f"'{shown((path, name))}' is not in the file" for name in absent]
-            self._problems += [f"'{shown((path, names[name]))}' is in the file, but not in the module" for name in extra]
+            self._problems += [
+                f"'{shown((path, names[name]))}' is in the file, but not in the module" for name in extra
+            ]
         if choice.suggest is not None and absent and extra and (choice.strict or len(absent) == len(wanted)):
             hint = choice.suggest(
                 {name: self._shape(stored[names[name]]) for name in extra}, {name: wanted[name] for name in absent}
@@ -281,4 +283,3 @@ def _loads_as(value: Any, package: str, name: str) -> bool:
     """Whether the load_state_dict() of an object is that of torch's own class."""
     cls = getattr(sys.modules.get(package), name, None)
     return cls is not None and isinstance(value, cls) and type(value).load_state_dict is cls.load_state_dict
-

@@ -36,9 +36,9 @@ def as_tensors(values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def _of_array(array: Any) -> torch.Tensor:
-    from .._tensors import dtypes
-
     import numpy as np
+
+    from .._tensors import dtypes
 
     dtype = dtypes.torch_dtype(dtypes.NAME_OF_NUMPY[array.dtype.name])
     values = np.ascontiguousarray(array)

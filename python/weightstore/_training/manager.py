@@ -127,7 +127,9 @@ class CheckpointManager:
     def best(self) -> int | None:
         """The step with the best value of the metric `best`; of equal ones the newest. None if no step has the metric."""
         if self._best is None:
-            raise errors.make("invalid_argument", "which step is the best? Name a metric: CheckpointManager(best='loss')")
+            raise errors.make(
+                "invalid_argument", "which step is the best? Name a metric: CheckpointManager(best='loss')"
+            )
         return self._best_of(self.steps())
 
     def metrics(self, step: int) -> dict[str, float]:

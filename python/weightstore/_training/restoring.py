@@ -112,7 +112,9 @@ class _Restore:
                 decoded = apply(tree.tree, plan, read, path, (), lambda work: together(self._ranks, work))
                 for name in names:
                     value = self._into[name]
-                    is_kept = is_object(value) or self._choice.table(value) is not None or (name, value) == ("rng", True)
+                    is_kept = (
+                        is_object(value) or self._choice.table(value) is not None or (name, value) == ("rng", True)
+                    )
                     self._there[name] = value if is_kept else decoded.value(tree.entries[name])
         return self._result()
 
@@ -148,7 +150,9 @@ class _Restore:
     def _result(self) -> Restored:
         checkpoint = self._checkpoint
         own = checkpoint.own(self._own_rank())
-        names: dict[str, Callable[[], Any]] = {name: _later(checkpoint.common, name) for name in checkpoint.common.entries}
+        names: dict[str, Callable[[], Any]] = {
+            name: _later(checkpoint.common, name) for name in checkpoint.common.entries
+        }
         if checkpoint.step.world == self._ranks.size:
             names |= {name: _later(own, name) for name in own.entries}
         step = checkpoint.step

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from .._checkpoints.ranks import Ranks, together
 from .._checkpoints.saver import Saver
@@ -124,5 +123,3 @@ class StepSave:
         step_files.write(self._staging, step_files.STEP_FILE, text, durable=durable)
         self._run.commit(self._staging, self.step, durable=durable)
         self._staging = None
-
-
