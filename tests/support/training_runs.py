@@ -39,7 +39,13 @@ class Training:
         """Everything that decides how the run goes on."""
         moments = [value.clone() for each in self.optimizer.state_dict()["state"].values() for value in each.values()]
         weights = [value.clone() for value in self.model.state_dict().values()]
-        return [*weights, *moments, self.optimizer.param_groups[0]["lr"], self.scheduler.last_epoch, torch.get_rng_state()]
+        return [
+            *weights,
+            *moments,
+            self.optimizer.param_groups[0]["lr"],
+            self.scheduler.last_epoch,
+            torch.get_rng_state(),
+        ]
 
 
 def equal(a: list[Any], b: list[Any]) -> bool:

@@ -126,7 +126,13 @@ def test_what_dead_saves_left_is_tidied_and_other_files_stay(tmp_path: Path) -> 
     assert manager.restore() is None
     assert manager.steps() == []
     manager.save(1, {"x": 1})
-    assert sorted(os.listdir(tmp_path)) == [".weightstore.lock", "notes.txt", "step-00000001", "step-00000007", "step-3"]
+    assert sorted(os.listdir(tmp_path)) == [
+        ".weightstore.lock",
+        "notes.txt",
+        "step-00000001",
+        "step-00000007",
+        "step-3",
+    ]
 
 
 def test_old_steps_that_cannot_be_removed_are_a_warning(

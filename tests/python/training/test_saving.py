@@ -130,8 +130,8 @@ def test_what_cannot_be_saved_is_refused_before_anything_is_written(tmp_path: Pa
 def test_a_step_is_replaced_only_on_request(tmp_path: Path, async_save: bool) -> None:
     with CheckpointManager(tmp_path, async_save=async_save) as manager:
         manager.save(1, {"x": torch.ones(2)})
+        manager.wait()
         with pytest.raises(ConflictError, match="step 1 is there already"):
-            manager.wait()
             manager.save(1, {"x": torch.zeros(2)})
         manager.save(1, {"x": torch.full((2,), 5.0)}, overwrite=True)
         manager.wait()
