@@ -111,8 +111,8 @@ SharedMutableBytes allocate_recycled(std::size_t size) {
   if (memory.bytes.empty()) memory = allocate_new(size);
   if (!is_kept || memory.bytes.size() > kMostSpare) return {memory.bytes.first(size), memory.owner};
   std::byte* data = memory.bytes.data();
-  return {{data, size}, std::shared_ptr<void>(data, [memory = std::move(memory)](void*) mutable {
-            spare_memory().keep(std::move(memory));
+  return {{data, size}, std::shared_ptr<void>(data, [kept = std::move(memory)](void*) mutable {
+            spare_memory().keep(std::move(kept));
           })};
 }
 

@@ -68,7 +68,7 @@ TEST(no_more_than_the_limit_is_kept) {
 TEST(many_threads) {
   std::atomic<int> wrong = 0;
   const auto work = [&](int number) {
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 30; ++i) {
       const SharedMutableBytes memory = io::allocate_recycled(kMiB + static_cast<std::size_t>(i % 7) * 4096);
       fill(memory.bytes, static_cast<std::byte>(number));
       wrong += std::any_of(memory.bytes.begin(), memory.bytes.end(),
