@@ -4,6 +4,8 @@
 
 PYTHON ?= python3
 FUZZ_RUNS ?= 5000000
+# Seconds by the clock that one input may take: more where other programs want the processors.
+FUZZ_TIMEOUT ?= 10
 # WERROR=ON takes warnings for errors.
 WERROR ?= OFF
 # CCACHE= builds without ccache where it is installed. ccache must be told that it may look at precompiled headers.
@@ -193,7 +195,7 @@ fuzz-build: fuzz-tools build/fuzz/build.ninja
 $(addprefix fuzz-,$(FUZZ_TARGETS)): fuzz-%: fuzz-build
 	mkdir -p build/fuzz/found/$*
 	cd build/fuzz && ASAN_OPTIONS=quarantine_size_mb=32:malloc_context_size=2 tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=65536 \
-	  -entropic_scale_per_exec_time=1 -malloc_limit_mb=64 -rss_limit_mb=4096 -timeout=10 -print_final_stats=1 -verbosity=0 \
+	  -entropic_scale_per_exec_time=1 -malloc_limit_mb=64 -rss_limit_mb=4096 -timeout=$(FUZZ_TIMEOUT) -print_final_stats=1 -verbosity=0 \
 	  found/$* $(CURDIR)/tests/fuzz/corpus/$*
 
 clean:
