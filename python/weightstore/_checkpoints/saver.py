@@ -123,7 +123,7 @@ class Saver:
     def deferred(self) -> Callable[[], None]:
         """Takes snapshots of the tables, and returns a function that saves them and the tensors, once and on any thread. The caller
         leaves the tensors as they are until then."""
-        blocks = self._blocks(lambda: self._tensors)
+        blocks = self._blocks(self._parts)
 
         def save() -> None:
             with translated():
