@@ -21,6 +21,12 @@ class Ranks(Protocol):
         """The values of all ranks."""
         ...
 
+    def lend(self) -> Ranks:
+        """The same ranks for one other thread, which calls give_back() when it needs them no more."""
+        ...
+
+    def give_back(self) -> None: ...
+
 
 class Alone:
     """A process without others."""
@@ -31,19 +37,27 @@ class Alone:
     def gather(self, value: Any) -> list[Any]:
         return [value]
 
+    def lend(self) -> Ranks:
+        return self
+
+    def give_back(self) -> None:
+        pass
+
 
 class Group:
-    """The ranks of a process group of torch.distributed, with a channel of their own: other collectives, also on other threads, do
-    not come in between. Made on all ranks at the same time."""
+    """The ranks of a process group of torch.distributed, with a channel of their own: other collectives do not come in between, and
+    need not be of the same backend. Made on all ranks at the same time."""
 
-    def __init__(self, group: Any = None) -> None:
+    def __init__(self, members: list[int]) -> None:
         import torch.distributed as dist
 
-        members = dist.get_process_group_ranks(group if group is not None else dist.group.WORLD)
         # gloo, whatever the group of the caller has: what is told is not on a GPU.
         self._channel = dist.new_group(members, backend="gloo", use_local_synchronization=True)
+        self._members = members
         self.rank: int = dist.get_rank(self._channel)
         self.size: int = len(members)
+        self._lent: list[Group] = []
+        self._is_free = True
 
     def gather(self, value: Any) -> list[Any]:
         import torch.distributed as dist
@@ -52,6 +66,23 @@ class Group:
         dist.all_gather_object(told, value, group=self._channel)
         return told
 
+    def lend(self) -> Ranks:
+        # A thread of one rank may have ended, and that of another not yet.
+        free = self.gather([number for number, each in enumerate(self._lent) if each._is_free])
+        common = set(free[0]).intersection(*free)
+        if not common:
+            self._lent.append(Group(self._members))
+        lent = self._lent[min(common, default=-1)]
+        lent._is_free = False
+        return lent
+
+    def give_back(self) -> None:
+        self._is_free = True
+
+
+# By the ids of process groups, which the values keep alive: a channel has sockets, and is used again.
+_known: dict[int, tuple[Any, Group]] = {}
+
 
 def ranks_of(group: Any = None) -> Ranks:
     """The ranks of a group, or of the default one. A process without an initialised torch.distributed, or alone in it, is alone."""
@@ -59,7 +90,10 @@ def ranks_of(group: Any = None) -> Ranks:
 
     if not dist.is_available() or not dist.is_initialized() or dist.get_world_size(group) == 1:
         return Alone()
-    return Group(group)
+    key = dist.group.WORLD if group is None else group
+    if id(key) not in _known:
+        _known[id(key)] = (key, Group(dist.get_process_group_ranks(key)))
+    return _known[id(key)][1]
 
 
 def together(ranks: Ranks, work: Callable[[], T]) -> list[T]:
@@ -79,7 +113,8 @@ def together(ranks: Ranks, work: Callable[[], T]) -> list[T]:
     if problem is not None and not isinstance(problem, Exception):
         raise problem  # Ctrl-C, or the end of the program
     if failed:
-        rank, failure = failed[0]
+        # Rank 0 may have failed because another one did.
+        rank, failure = next((each for each in failed if each[0] != 0), failed[0])
         raise named(failure, rank) from problem
     return [each for each, _ in told]
 

@@ -108,6 +108,35 @@ class Saver:
             self._impl = torch.classes.store.Saver(self._shard_index, self._shard_num, workers, self._path)
             self._configure(self._attempt or "")
 
+    @staticmethod
+    def from_process_group(
+        path: str | os.PathLike[str],
+        parallel: int = 8,
+        hashtables: Mapping[str, Any] | None = None,
+        tensors: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]] | None = None,
+        filter_func: Callable[[list[Any]], list[Any]] = lambda x: x,
+        *,
+        group: Any = None,
+        **options: Any,
+    ) -> Saver:
+        """A saver for the ranks of a process group of torch.distributed, the default one if `group` is None. Made, and called, on
+        all ranks. Each rank saves its own tables and its parts of DTensors. All other tensors have the same values on all
+        ranks, and each of them is saved by one rank, so that the ranks write equally many bytes.
+
+        The ranks compare names, types and shapes before anything is written. `save` returns on all ranks when the checkpoint is
+        complete, or raises the same error on all of them, which names the rank that failed.
+
+        options: as for `Saver`, but for `attempt` and `run`, on which the ranks agree.
+        """
+        from .group_saver import GroupSaver
+
+        for name in ("attempt", "run"):
+            if name in options:
+                raise TypeError(f"from_process_group() takes no {name}: the ranks agree on one")
+        return GroupSaver(
+            group, path, parallel=parallel, hashtables=hashtables, tensors=tensors, filter_func=filter_func, **options
+        )
+
     def __repr__(self) -> str:
         return (
             f"<Saver {self._path!r}, shard {self._shard_index} of {self._shard_num}, {len(self._hashtables)} tables, "
