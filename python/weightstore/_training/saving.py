@@ -61,7 +61,7 @@ class StepSave:
         contents, ranks = self._contents, self._ranks
         agree_on_tree(ranks, contents.common)
         shared = spread(ranks, as_tensors(contents.tensors))
-        told = together(ranks, lambda: self._take(shared, kept))
+        told = together(ranks, lambda: self._take(shared, kept), for_first=True)
         if ranks.rank == 0:
             self._state = step_files.state_text(contents.common, told)
 
