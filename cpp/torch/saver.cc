@@ -42,8 +42,8 @@ BlockList SaverHolder::make_part_blocks(const TensorDict& parts, const ShapeDict
   return guarded([&] {
     BlockList blocks;
     for (const auto& entry : parts) {
+      NewTensor part = new_tensor(entry.key(), entry.value());  // first: it knows what is wrong with a tensor
       PartPlace place = part_place(entry.key(), entry.value(), wholes, begins);
-      NewTensor part = new_tensor(entry.key(), entry.value());
       blocks.push_back(c10::make_intrusive<BlockHolder>(
           WriteBlock::chunk(std::move(part), std::move(place.whole), std::move(place.begin))));
     }

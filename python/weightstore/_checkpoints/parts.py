@@ -51,7 +51,7 @@ def as_dtensor(tensor: torch.Tensor) -> DTensor | None:
 
 def whole_part(tensor: torch.Tensor) -> Part:
     """All of a plain tensor."""
-    shape = tuple(tensor.shape)
+    shape = () if tensor.is_nested else tuple(tensor.shape)  # the shape of a nested tensor is an error of its own
     return Part(tensor, shape, (0,) * len(shape))
 
 
@@ -89,9 +89,12 @@ def of_first_shard(shard_index: int, tensors: Mapping[str, torch.Tensor]) -> dic
     parts = {}
     for name, tensor in tensors.items():
         distributed = as_dtensor(tensor)
-        saves = shard_index == 0 if distributed is None else _is_first_replica(distributed)
         part = own_part(name, tensor)
-        if saves and part is not None and not part.is_empty:
+        if distributed is None:
+            saves = shard_index == 0
+        else:
+            saves = part is not None and not part.is_empty and _is_first_replica(distributed)
+        if saves and part is not None:
             parts[name] = part
     return parts
 
@@ -116,6 +119,9 @@ def to_load(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor
     places = {}
     for name, tensor in tensors.items():
         part = own_part(name, tensor)
+        if as_dtensor(tensor) is None:
+            memory[name] = tensor
+            continue
         if part is None:
             # Not in its mesh: nothing is read, but the checkpoint must have the tensor.
             whole = tuple(tensor.shape)
