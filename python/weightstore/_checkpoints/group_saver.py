@@ -1,4 +1,4 @@
-"""A saver whose ranks are those of a process group."""
+"""What is different in a saver whose shards are the ranks of a process group."""
 
 from __future__ import annotations
 
@@ -6,24 +6,32 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from .background_call import BackgroundCall
 from .parts import Part
-from .ranks import Ranks, ranks_of, together
-from .saver import Saver
+from .ranks import Ranks, together
 from .spread import spread
 from .torch_errors import translated
 
 
-class GroupSaver(Saver):
-    """What `Saver.from_process_group` returns. Its methods are called on all ranks."""
+class Together:
+    """The methods of a Saver that are called on all ranks at the same time; a base class that comes before Saver."""
 
-    def __init__(self, group: Any, path: Any, **options: Any) -> None:
-        self._ranks = ranks_of(group)
-        make = super().__init__
-        together(self._ranks, lambda: make(self._ranks.rank, self._ranks.size, path=path, **options))
+    _impl: Any
+    _progress: Any
+    _tensors: dict[str, Any]
+    _running: Future[None] | None
+    _share: Callable[[Mapping[str, Any]], Mapping[str, Part]]
+    _ranks: Ranks
+
+    if TYPE_CHECKING:  # Saver's
+
+        def _configure(self, attempt: str, run: str | None = None) -> None: ...
+        def _blocks(self, find_parts: Callable[[], Mapping[str, Part]]) -> list[list[Any]]: ...
+        def _parts(self) -> Mapping[str, Part]: ...
+        def _staged(self) -> Mapping[str, Part]: ...
 
     def save(self) -> None:
         """Saves. Returns on all ranks when the checkpoint is complete, or raises the same error on all of them."""
@@ -88,10 +96,3 @@ class GroupSaver(Saver):
     def _copies(self, found: Mapping[str, Part]) -> Mapping[str, Part]:
         self._share = lambda tensors: found
         return self._staged()
-
-
-def part_saver(ranks: Ranks, session: str, found: Mapping[str, Part], **options: Any) -> Saver:
-    """A saver for one save of parts that were found by spread(). session: the same on all ranks."""
-    saver = Saver(ranks.rank, ranks.size, attempt=session, run=session, **options)
-    saver._share = lambda tensors: found
-    return saver

@@ -130,7 +130,9 @@ def together(ranks: Ranks, work: Callable[[], T], *, for_first: bool = False) ->
             raise problem
         return [result]  # type: ignore[list-item]
     own = (result, None if problem is None else portable(problem))
-    told = ranks.gather(own, (lambda told: [(None, failure) for _, failure in told]) if for_first else lambda told: told)
+    told = ranks.gather(
+        own, (lambda told: [(None, failure) for _, failure in told]) if for_first else lambda told: told
+    )
     failed = [(rank, failure) for rank, (_, failure) in enumerate(told) if failure is not None]
     if problem is not None and not isinstance(problem, Exception):
         raise problem  # Ctrl-C, or the end of the program

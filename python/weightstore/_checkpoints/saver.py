@@ -18,7 +18,9 @@ from .._files.progress import Progress, check_progress
 from .._files.sizes import Size
 from . import arguments, parts, torch_library
 from .background_call import BackgroundCall
+from .group_saver import Together
 from .parts import Part
+from .ranks import Ranks, ranks_of, together
 from .torch_errors import translated
 
 if TYPE_CHECKING:
@@ -128,14 +130,10 @@ class Saver:
 
         options: as for `Saver`, but for `attempt` and `run`, on which the ranks agree.
         """
-        from .group_saver import GroupSaver
-
         for name in ("attempt", "run"):
             if name in options:
                 raise TypeError(f"from_process_group() takes no {name}: the ranks agree on one")
-        return GroupSaver(
-            group, path, parallel=parallel, hashtables=hashtables, tensors=tensors, filter_func=filter_func, **options
-        )
+        return GroupSaver(ranks_of(group), path, parallel, hashtables, tensors, filter_func, options)
 
     def __repr__(self) -> str:
         return (
@@ -149,10 +147,10 @@ class Saver:
         blocks = self._blocks(self._parts)
         BackgroundCall(self._impl, lambda: self._impl.save(blocks.pop()), self._progress).wait()
 
-    def deferred(self) -> Callable[[], None]:
-        """Takes snapshots of the tables, and returns a function that saves them and the tensors, once and on any thread. The caller
-        leaves the tensors as they are until then."""
-        blocks = self._blocks(self._parts)
+    def deferred(self, parts: Mapping[str, Part]) -> Callable[[], None]:
+        """Takes snapshots of the tables, and returns a function that saves them and these parts instead of the saver's tensors, once and
+        on any thread. The caller leaves the parts as they are until then."""
+        blocks = self._blocks(lambda: parts)
 
         def save() -> None:
             with translated():
@@ -287,6 +285,26 @@ class Saver:
                     self._staging[name] = torch.empty(part.values.shape, dtype=part.values.dtype, device="cpu")
                 self._staging[name].copy_(part.values.detach())
         return {name: dataclasses.replace(part, values=self._staging[name]) for name, part in found.items()}
+
+
+class GroupSaver(Together, Saver):
+    """What `Saver.from_process_group` returns."""
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        path: str | os.PathLike[str],
+        parallel: int,
+        hashtables: Mapping[str, Any] | None,
+        tensors: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]] | None,
+        filter_func: Callable[[list[Any]], list[Any]],
+        options: Mapping[str, Any],
+    ) -> None:
+        self._ranks = ranks
+        make = super().__init__
+        together(
+            ranks, lambda: make(ranks.rank, ranks.size, parallel, path, hashtables, tensors, filter_func, **options)
+        )
 
 
 def split_sparse_dense_state_dict(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .._checkpoints import parts
-from .._checkpoints.group_saver import part_saver
 from .._checkpoints.parts import Part
 from .._checkpoints.ranks import Ranks, together
+from .._checkpoints.saver import Saver
 from .._checkpoints.spread import spread
 from . import step_files
 from .agreement import agree_on_tree
@@ -105,18 +105,20 @@ class StepSave:
             copies = kept.copies({name: part.values for name, part in found.items()})
             found = {name: dataclasses.replace(part, values=copies[name]) for name, part in found.items()}
         assert self._staging is not None
-        saver = part_saver(
-            self._ranks,
-            os.path.basename(self._staging).partition("~")[2].partition(".")[0],
-            found,
-            path=self._staging,
-            parallel=self._options.parallel,
-            hashtables=contents.tables,
+        session = os.path.basename(self._staging).partition("~")[2].partition(".")[0]  # as random as a save needs
+        saver = Saver(
+            self._ranks.rank,
+            self._ranks.size,
+            self._options.parallel,
+            self._staging,
+            contents.tables,
+            attempt=session,
+            run=session,
             durable=self._options.durable,
             checksums=self._options.checksums,
             timeout=self._options.timeout,
         )
-        self._save = saver.deferred()
+        self._save = saver.deferred(found)
         return contents.own
 
     def _write(self) -> None:

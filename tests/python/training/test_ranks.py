@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from pathlib import Path
@@ -78,7 +79,14 @@ def save_run(path: str, world: int, async_save: bool) -> list[Any]:
         assert manager.restore({"model": model}) is None
         for step in range(4):
             loader = PerRank({"position": 10 * rank + step, "order": torch.full((3,), rank)})
-            state = {"model": model, "optimizer": optimizer, "rng": True, "loader": loader, "user": table, "epoch": step}
+            state = {
+                "model": model,
+                "optimizer": optimizer,
+                "rng": True,
+                "loader": loader,
+                "user": table,
+                "epoch": step,
+            }
             assert manager.save(step, state, {"loss": 1.0})
         manager.wait()
         assert manager.steps() == [2, 3]
@@ -94,11 +102,16 @@ def restore_run(path: str, world: int) -> Any:
     table = weightstore.HashTable("user", [2], torch.float32, 65536 * rank // world, 65536 * (rank + 1) // world)
     torch.manual_seed(55)
     into = {"model": model, "optimizer": optimizer, "rng": True, "user": table}
-    with CheckpointManager(path, process_group=process_group) as manager, warnings.catch_warnings(record=True) as caught:
+    with (
+        CheckpointManager(path, process_group=process_group) as manager,
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         found = manager.restore(into)
     assert found is not None
-    assert [type(value) is DTensor for value in optimizer.state_dict()["state"][0].values()].count(True) == 2 * (world > 1)
+    assert [type(value) is DTensor for value in optimizer.state_dict()["state"][0].values()].count(True) == 2 * (
+        world > 1
+    )
     texts = [str(each.message) for each in caught]
     own = [each["position"] for each in found.of_ranks("loader")]
     mine = found["loader"]["order"].tolist() if found.world_size == world else None
@@ -217,7 +230,9 @@ def test_any_number_of_ranks_goes_on(tmp_path: Path, saved_on: int, async_save: 
     for world in WORLDS:
         results = [result for result in pool().run(restore_run, str(tmp_path), world) if result is not None]
         assert len(results) == world
-        every_id = [id for rank in range(saved_on) for id in range(rank * 65536 // saved_on, rank * 65536 // saved_on + 5)]
+        every_id = [
+            id for rank in range(saved_on) for id in range(rank * 65536 // saved_on, rank * 65536 // saved_on + 5)
+        ]
         assert sorted(id for result in results for id in result[5]) == every_id
         for rank, (step, epoch, values, own, mine, _, _, texts, seed) in enumerate(results):
             assert (step, epoch) == (3, 3)
@@ -244,7 +259,9 @@ def test_ranks_that_differ_are_refused_on_all_of_them(tmp_path: Path, kind: str,
     for rank in range(4):
         with pytest.raises(RankError, match=text):
             pool().result(rank)
-    assert [name for name in os.listdir(tmp_path / "run") if "step" in name] == [] if (tmp_path / "run").exists() else True
+    assert (
+        [name for name in os.listdir(tmp_path / "run") if "step" in name] == [] if (tmp_path / "run").exists() else True
+    )
 
 
 @pytest.mark.parametrize("async_save", [True, False], ids=["async", "sync"])
@@ -269,7 +286,9 @@ def test_a_saver_of_a_process_group_spreads_tensors_by_bytes(tmp_path: Path, way
 def test_a_saver_of_a_process_group_compares_before_it_writes(tmp_path: Path) -> None:
     pool().start(save_different, str(tmp_path / "there"))
     for rank in range(4):
-        with pytest.raises(RankError, match=r"ranks 0 and 3 have different tensors: .*\[3\]; rank 3 has 'w' float32 \[4\]"):
+        with pytest.raises(
+            RankError, match=r"ranks 0 and 3 have different tensors: .*\[3\]; rank 3 has 'w' float32 \[4\]"
+        ):
             pool().result(rank)
     assert not (tmp_path / "there").exists()
     with pytest.raises(TypeError, match="takes no attempt"):
@@ -287,14 +306,17 @@ def test_all_ranks_skip_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 def test_the_ranks_have_all_rows_once_and_equally_many_bytes(count: int) -> None:
-    sizes = {f"t{number}": ((number % 7 + 1) << 20, 64) for number in range(50)} | {"large": (1 << 30, 1 << 20), "": (0, 1)}
+    sizes = {f"t{number}": ((number % 7 + 1) << 20, 64) for number in range(50)} | {
+        "large": (1 << 30, 1 << 20),
+        "": (0, 1),
+    }
     shares = [_rows_of(rank, sizes, [0] * count) for rank in range(count)]
     loads = []
     for name, (_, rows) in sizes.items():
         pieces = sorted(share[name] for share in shares if name in share)
         assert pieces[0][0] == 0
         assert pieces[-1][1] == rows
-        assert all(a[1] == b[0] for a, b in zip(pieces, pieces[1:], strict=False))
+        assert all(a[1] == b[0] for a, b in itertools.pairwise(pieces))
     for share in shares:
         loads.append(sum(sizes[name][0] * (end - begin) // sizes[name][1] for name, (begin, end) in share.items()))
     assert max(loads) - min(loads) <= 8 << 20
