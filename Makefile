@@ -29,7 +29,7 @@ CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \)
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
 .PHONY: demo test test-cpp test-python test-browser interop interop-burn bench bench-cli bench-distributed bench-paging \
-        bench-small sanitize lint format fuzz fresh-install clean
+        bench-small soak sanitize lint format fuzz fresh-install clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -54,6 +54,10 @@ INTEROP_ENVIRONMENTS := transformers5 transformers4 frameworks
 interop: $(VENV)/.installed $(INTEROP_ENVIRONMENTS:%=$(INTEROP)/%/.ready)
 	$(BIN)/python tests/interop/run_reference_tests.py $(INTEROP)/safetensors-0.8.0.tar.gz
 	$(BIN)/python tests/interop/run_clients.py $(INTEROP)
+
+# Kills a training loop at random moments, and looks at what each kill left. `make test` does it 15 times.
+soak: $(VENV)/.installed $(VENV)/.test
+	$(BIN)/python tests/support/killed_runs.py 300
 
 # Exchanges files with programs of Burn, which cargo builds into build/interop-burn. The first build takes many minutes.
 interop-burn: $(VENV)/.installed $(VENV)/.test
