@@ -148,7 +148,7 @@ struct PagerStats {
 
 namespace pager {
 class PagerImpl;
-struct Frame;
+struct TensorState;
 }  // namespace pager
 
 // A tensor that a caller has acquired. Its bytes stay valid and in place until it is released, even when the pager
@@ -160,7 +160,7 @@ class ResidentTensor {
   ResidentTensor& operator=(ResidentTensor&& other) noexcept;
   ~ResidentTensor() { release(); }
 
-  explicit operator bool() const { return frame_ != nullptr; }
+  explicit operator bool() const { return state_ != nullptr; }
   ConstBytes bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
   std::size_t slot() const { return slot_; }
@@ -177,9 +177,9 @@ class ResidentTensor {
 
  private:
   friend class Pager;
-  explicit ResidentTensor(pager::Frame* frame);  // takes over one reference
+  explicit ResidentTensor(pager::TensorState* state);  // takes over one reference
 
-  pager::Frame* frame_ = nullptr;
+  pager::TensorState* state_ = nullptr;
   ConstBytes bytes_;
   std::size_t slot_ = 0;
 };

@@ -42,6 +42,7 @@ class Catalog {
   void check_expansion(std::uint64_t size) const {
     if (reader_) reader_->check_expansion(size);
   }
+  bool may_verify() const { return reader_.has_value(); }
   // Compares the checksum when the reader does that and the file has one. Throws Error(kCorrupt).
   void verify(std::size_t tensor, ConstBytes bytes) const {
     if (reader_) reader_->check(tensor, bytes);

@@ -10,11 +10,10 @@
 #include <memory>
 
 #include "io/direct_file.h"
+#include "pager/deadline.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore::pager {
-
-struct Frame;
 
 using Failure = std::function<void()>;  // throws an error when it is called; empty when nothing failed
 
@@ -69,7 +68,8 @@ class Load {
   // The reserved memory, until the frame gets it.
   std::uint64_t charge = 0;
   SharedMutableBytes buffer;
-  Frame* result = nullptr;
+  bool has_result = false;  // the tensor was loaded, and every waiter has a reference
+  Clock::time_point ended;  // when the thread that ran the load was done with it
 
  private:
   void read_chunk(std::uint64_t chunk) const;
