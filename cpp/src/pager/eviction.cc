@@ -154,7 +154,7 @@ std::optional<TensorStates::Candidate> TensorStates::take_first(VictimRule rule,
 std::optional<std::size_t> TensorStates::victim(VictimRule rule) {
   std::vector<Candidate> spared;
   const auto first = take_first(rule, spared);
-  if (first) spared.push_back(*first);
+  if (first) push(*first);
   for (const Candidate& candidate : spared) push(candidate);
   return first ? std::optional<std::size_t>(first->tensor) : std::nullopt;
 }

@@ -16,7 +16,7 @@ class PagerImpl;
 // A frame, as buffer managers call it. A tensor has at most one: it lives while the tensor is resident or callers have
 // references to it (references.h).
 struct Frame {
-  std::shared_ptr<PagerImpl> impl;  // gets the memory back, so the frame keeps it alive
+  PagerImpl* impl = nullptr;  // gets the memory back; lives as long as it has frames
   ConstBytes bytes;
   std::uint64_t charge = 0;                // how much live_bytes() counts for this frame
   SharedMutableBytes buffer;               // the memory that `bytes` points into; empty for a view

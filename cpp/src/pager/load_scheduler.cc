@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "io/locks/fork_count.h"
+#include "pager/pager_impl.h"
 
 namespace weightstore::pager {
 namespace {
@@ -17,7 +18,7 @@ std::uint64_t ns_between(Clock::time_point start, Clock::time_point end) {
 
 }  // namespace
 
-LoadScheduler::LoadScheduler(Owner& owner, std::mutex& mutex, const Catalog& catalog, MemoryAccount& account,
+LoadScheduler::LoadScheduler(PagerImpl& owner, std::mutex& mutex, const Catalog& catalog, MemoryAccount& account,
                              Statistics& statistics, unsigned readers)
     : owner_(owner),
       mutex_(mutex),
@@ -30,7 +31,13 @@ LoadScheduler::LoadScheduler(Owner& owner, std::mutex& mutex, const Catalog& cat
 // ---- waiting callers ------------------------------------------------------------------------------------------------
 
 LoadPtr LoadScheduler::begin(std::size_t tensor, bool prefetch) {
-  auto load = std::make_shared<Load>(static_cast<std::uint32_t>(tensor), prefetch);
+  LoadPtr load = prefetch ? nullptr : std::exchange(spare_, nullptr);
+  if (load == nullptr) {
+    load = std::make_shared<Load>(static_cast<std::uint32_t>(tensor), prefetch);
+    load->is_shared = prefetch;
+  } else {
+    load->begin_again(static_cast<std::uint32_t>(tensor));
+  }
   TensorState& state = account_.states()[tensor];
   state.load = static_cast<std::uint32_t>(loading_.size());
   loading_.push_back(load);
@@ -48,6 +55,7 @@ LoadPtr LoadScheduler::begin_or_join(std::size_t tensor) {
   LoadPtr load;
   if (TensorState& state = account_.states()[tensor]; state.presence == Presence::kLoading) {
     load = loading_.at(state.load);
+    load->is_shared = true;
     statistics_.count(state, [&](PagerStats& stats) {
       ++stats.coalesced_waits;
       if (load->is_prefetch()) ++stats.prefetch_late;
@@ -137,7 +145,7 @@ Failure LoadScheduler::run(Lock& lock, const LoadPtr& load, Deadline& deadline, 
     }
     const std::uint64_t size = frame->bytes.size();
     lock.lock();
-    account_.publish(*load, std::move(frame), retired);
+    account_.publish(*load, std::move(frame), owner_, retired);
     load->ended = Clock::now();
     statistics_.count(state, [&](PagerStats& stats) {
       ++stats.loads;
@@ -178,8 +186,8 @@ void LoadScheduler::end(Load& load) {
 
 std::unique_ptr<Frame> LoadScheduler::fetch(const LoadPtr& load, Deadline& deadline) {
   const std::size_t tensor = load->tensor();
-  auto frame = std::make_unique<Frame>();
-  frame->impl = owner_.shared_from_this();
+  std::unique_ptr<Frame> frame = load->frame != nullptr ? std::move(load->frame) : std::make_unique<Frame>();
+  frame->impl = &owner_;
   if (catalog_.is_view(tensor)) {
     catalog_.show(tensor, *frame);
     return frame;
@@ -187,13 +195,15 @@ std::unique_ptr<Frame> LoadScheduler::fetch(const LoadPtr& load, Deadline& deadl
   const LoadPlan plan = catalog_.plan(tensor);
   catalog_.check_expansion(plan.size);
   if (load->buffer.owner == nullptr) load->buffer = BufferPool::allocate(load->charge);
-  load->start(plan, load->buffer.bytes.data());
-  if (load->is_prefetch()) {
-    read_for_prefetch(*load);
-  } else {
-    read_for_caller(load, deadline);
+  if (!catalog_.copy_from_mapping(tensor, load->buffer.bytes)) {
+    load->start(plan, load->buffer.bytes.data());
+    if (load->is_prefetch()) {
+      read_for_prefetch(*load);
+    } else {
+      read_for_caller(load, deadline);
+    }
+    load->finish();
   }
-  load->finish();
   frame->bytes = ConstBytes(load->buffer.bytes.data() + plan.padding, plan.size);
   return frame;
 }
@@ -214,6 +224,7 @@ void LoadScheduler::read_for_caller(const LoadPtr& load, Deadline& deadline) {
   if (load->chunks() <= 1) return load->read();
   {
     const std::lock_guard lock(mutex_);
+    load->is_shared = true;
     if (try_start_readers()) readers_.share_chunks(load);
   }
   while (load->has_chunks()) {
@@ -245,7 +256,13 @@ bool LoadScheduler::try_start_readers() {
 }
 
 void LoadScheduler::share(std::span<const LoadPtr> loads) {
-  if (try_start_readers()) readers_.share_loads(loads);
+  if (!try_start_readers()) return;
+  for (const LoadPtr& load : loads) load->is_shared = true;
+  readers_.share_loads(loads);
+}
+
+void LoadScheduler::recycle(LoadPtr load) {
+  if (load->has_result && !load->is_shared && spare_ == nullptr) spare_ = std::move(load);
 }
 
 void LoadScheduler::run_load(Lock& lock, const LoadPtr& load) {

@@ -35,11 +35,9 @@ namespace weightstore::pager {
 // callers start the load again.
 class LoadScheduler : private LoadRunner {
  public:
-  using Owner = std::enable_shared_from_this<PagerImpl>;
-
   // All references outlive this object. Frames and reader threads keep `owner` alive.
-  LoadScheduler(Owner& owner, std::mutex& mutex, const Catalog& catalog, MemoryAccount& account, Statistics& statistics,
-                unsigned readers);
+  LoadScheduler(PagerImpl& owner, std::mutex& mutex, const Catalog& catalog, MemoryAccount& account,
+                Statistics& statistics, unsigned readers);
 
   // The load of a tensor that is not in memory, begun now unless there is one. The caller is among its waiters, and
   // calls wait() or stop_waiting() for it.
@@ -49,6 +47,8 @@ class LoadScheduler : private LoadRunner {
   // caller cancelled the load: begin again. `started` is when the caller began to wait.
   Failure wait(Lock& lock, const LoadPtr& load, Deadline& deadline, Clock::time_point started, Retired& retired);
   void stop_waiting(const LoadPtr& load, Retired& retired);
+  // After wait(): the caller is done with a load.
+  void recycle(LoadPtr load);
   // Lets the reader threads run some of the loads that the caller is about to wait for. Without threads it runs them
   // all.
   void share(std::span<const LoadPtr> loads);
@@ -91,12 +91,13 @@ class LoadScheduler : private LoadRunner {
   bool has_room_ahead(std::size_t tensor);
   std::uint64_t loading_bytes() const;
 
-  Owner& owner_;
+  PagerImpl& owner_;
   std::mutex& mutex_;
   const Catalog& catalog_;
   MemoryAccount& account_;
   Statistics& statistics_;
   std::vector<LoadPtr> loading_;  // TensorState::load is the number of an element
+  LoadPtr spare_;                 // one that has ended, for the next one
   ReaderThreads readers_;
   std::size_t planned_ = 0;        // so many of the acquires that the policy expects are seen to
   std::deque<std::size_t> ahead_;  // tensors that were queued for the policy, the oldest first

@@ -10,6 +10,8 @@ namespace {
 // The window of a policy is a quarter of the budget, but not more than this unless large tensors need it.
 constexpr std::uint64_t kUsualWindow = std::uint64_t{64} << 20;
 
+constexpr std::uint64_t kLargestSpare = 8 << 10;
+
 std::unique_ptr<Policy> policy_for(const Catalog& catalog, const PagerOptions& options) {
   if (options.policy == EvictionPolicy::kLru) return nullptr;
   const TensorTable& table = catalog.table();
@@ -62,6 +64,13 @@ void MemoryAccount::release(TensorState& state, Retired& retired) {
 
 void MemoryAccount::retire(TensorState& state, Retired& retired) {
   std::unique_ptr<Frame> frame(std::exchange(state.frame, nullptr));
+  if (--frame_count_ == 0) retired.add(std::exchange(owner_, nullptr));
+  const std::uint64_t capacity = frame->buffer.bytes.size();
+  if (spare_ == nullptr && capacity > 0 && capacity <= kLargestSpare && !closed_) {
+    live_bytes_ -= frame->charge;
+    spare_ = std::move(frame);
+    return;
+  }
   give_back(frame->charge, std::exchange(frame->buffer, {}), retired);
   retired.add_frame(std::move(frame));
 }
@@ -82,7 +91,9 @@ void MemoryAccount::shrink_pool(std::uint64_t most, Retired& retired) {
 
 // ---- loads ----------------------------------------------------------------------------------------------------------
 
-void MemoryAccount::publish(Load& load, std::unique_ptr<Frame> loaded, Retired& retired) {
+void MemoryAccount::publish(Load& load, std::unique_ptr<Frame> loaded, std::enable_shared_from_this<PagerImpl>& owner,
+                            Retired& retired) {
+  if (frame_count_++ == 0) owner_ = owner.shared_from_this();
   const std::size_t tensor = load.tensor();
   TensorState& state = states_[tensor];
   loaded->charge = std::exchange(load.charge, 0);
@@ -167,6 +178,7 @@ std::size_t MemoryAccount::clear(Retired& retired) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < states_.size(); ++i) count += evict(i, retired) ? 1 : 0;
   shrink_pool(0, retired);
+  if (spare_ != nullptr) retired.add_frame(std::move(spare_));
   notify_waiters();
   return count;
 }
@@ -223,6 +235,7 @@ void MemoryAccount::evict_all(Retired& retired) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (states_[i].presence == Presence::kResident) evict_resident(i, false, retired);
   }
+  if (spare_ != nullptr) retired.add_frame(std::move(spare_));
   shrink_pool(0, retired);
 }
 

@@ -53,8 +53,10 @@ class MemoryAccount {
   // enough room, and until then waits for callers to release theirs. Throws BudgetExceeded when the deadline passes or
   // there is nothing to wait for; a prefetch does not wait. Unlocks the mutex while it waits.
   void reserve(Lock& lock, Load& load, Deadline& deadline, Retired& retired);
-  // Makes the tensor of a finished load resident, and evicts what no longer fits. Every waiter gets a reference.
-  void publish(Load& load, std::unique_ptr<Frame> frame, Retired& retired);
+  // Makes the tensor of a finished load resident, and evicts what no longer fits. Every waiter gets a reference. While
+  // there are frames, `owner` stays alive.
+  void publish(Load& load, std::unique_ptr<Frame> frame, std::enable_shared_from_this<PagerImpl>& owner,
+               Retired& retired);
   // Undoes reserve(); the tensor is absent afterwards.
   void cancel(Load& load, Retired& retired);
   // After a fork: takes a load of the parent off the account, without touching its buffer.
@@ -140,6 +142,11 @@ class MemoryAccount {
   std::size_t held_count_ = 0;                     // tensors that are kHeld
   std::size_t charged_count_ = 0;                  // tensors that are charged
   std::uint64_t pinned_bytes_ = 0;                 // the charges of the pinned tensors, resident or not
+  std::size_t frame_count_ = 0;
+  std::shared_ptr<const void> owner_;  // while there are frames
+  // A frame with its buffer, of a small tensor that was evicted, for the next load of the same size: to allocate both
+  // takes longer than to read so few bytes. live_bytes() counts it as little as what malloc keeps.
+  std::unique_ptr<Frame> spare_;
   std::size_t nearest_evicted_ = Policy::kNever;
   bool room_changed_ = false;         // since the policy was told
   const std::uint64_t least_window_;  // of the policy

@@ -92,6 +92,10 @@ bool MemoryAccount::take_free_buffer(Load& load, std::uint64_t charge) {
 
 void MemoryAccount::charge_new(Load& load, std::uint64_t charge) {
   load.charge = charge;
+  if (spare_ != nullptr && spare_->buffer.bytes.size() == charge && !catalog_.is_view(load.tensor())) {
+    load.buffer = std::exchange(spare_->buffer, {});
+    load.frame = std::move(spare_);
+  }
   set_charged(load.tensor(), charge > 0);
   live_bytes_ += charge;
   statistics_.note_live_bytes(live_bytes_);

@@ -130,6 +130,13 @@ ResidentTensor Pager::try_acquire(std::size_t slot) {
   return ResidentTensor(impl_->try_acquire(impl_->catalog().checked(slot)));
 }
 
+ResidentTensor Pager::acquire(std::size_t slot) {
+  if (pager::TensorState* state = impl_->try_hit(slot)) return ResidentTensor(state);
+  return acquire(slot, std::nullopt);
+}
+
+ResidentTensor Pager::acquire(std::string_view name) { return acquire(impl_->find(name)); }
+
 std::vector<ResidentTensor> Pager::acquire_many(std::span<const std::size_t> slots,
                                                 std::optional<std::chrono::milliseconds> wait,
                                                 const Progress& progress) {

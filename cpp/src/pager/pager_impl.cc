@@ -43,7 +43,8 @@ void PagerImpl::note_acquire(std::size_t tensor) {
   loads_.note_acquire(tensor);
 }
 
-TensorState* PagerImpl::try_acquire_with_mutex(std::size_t tensor) {
+TensorState* PagerImpl::try_acquire(std::size_t tensor) {
+  if (TensorState* hit_state = try_hit(tensor)) return hit_state;
   if (follows_memory_.load(std::memory_order_relaxed)) follow_memory();
   const std::lock_guard lock(mutex_);
   TensorState& state = account_.states()[tensor];
@@ -65,7 +66,8 @@ bool PagerImpl::acquire_present(TensorState& state, Retired& retired) {
   return true;
 }
 
-TensorState& PagerImpl::acquire_with_mutex(std::size_t tensor, Wait wait, const Progress& progress) {
+TensorState& PagerImpl::acquire(std::size_t tensor, Wait wait, const Progress& progress) {
+  if (TensorState* hit_state = try_hit(tensor)) return *hit_state;
   if (follows_memory_.load(std::memory_order_relaxed)) follow_memory();
   TensorState& state = account_.states()[tensor];
   Retired retired;
@@ -82,18 +84,20 @@ TensorState& PagerImpl::acquire_with_mutex(std::size_t tensor, Wait wait, const 
   for (auto started = deadline.begun();; started = Clock::now()) {
     account_.check_open();
     if (acquire_present(state, retired)) return state;
-    const LoadPtr load = loads_.begin_or_join(tensor);
+    LoadPtr load = loads_.begin_or_join(tensor);
     if (const Failure failure = loads_.wait(lock, load, deadline, started, retired)) {
       lock.unlock();
       failure();
     }
-    if (load->has_result) return state;
+    const bool has_result = load->has_result;
+    loads_.recycle(std::move(load));
+    if (has_result) return state;
   }
 }
 
 void PagerImpl::drop_with_mutex(TensorState& state) noexcept {
   // Once this reference is gone, another thread may free the frame, and with it the pager.
-  const std::shared_ptr<PagerImpl> self = state.frame->impl;
+  const std::shared_ptr<PagerImpl> self = state.frame->impl->shared_from_this();
   Retired retired;
   const std::lock_guard lock(self->mutex_);
   self->account_.release(state, retired);

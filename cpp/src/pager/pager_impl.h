@@ -42,13 +42,17 @@ class PagerImpl : public std::enable_shared_from_this<PagerImpl> {
   std::size_t find(std::string_view name);
 
   // The caller has a reference to each returned tensor, which goes back with drop().
-  TensorState& acquire(std::size_t tensor, Wait wait, const Progress& progress) {
-    TensorState* state = try_hit(tensor);
-    return state != nullptr ? *state : acquire_with_mutex(tensor, wait, progress);
-  }
-  TensorState* try_acquire(std::size_t tensor) {
-    TensorState* state = try_hit(tensor);
-    return state != nullptr ? state : try_acquire_with_mutex(tensor);
+  TensorState& acquire(std::size_t tensor, Wait wait, const Progress& progress);
+  TensorState* try_acquire(std::size_t tensor);
+  // A hit without the mutex. Null when that is not possible, or there is no such tensor.
+  TensorState* try_hit(std::size_t tensor) {
+    TensorStates& states = account_.states();
+    if (tensor >= states.size() || !hits_are_plain_.load(std::memory_order_relaxed)) return nullptr;
+    TensorState& state = states[tensor];
+    if (!state.references.try_hit()) return nullptr;
+    states.use(state);
+    statistics_.count_passes(tensor);
+    return &state;
   }
   std::vector<TensorState*> acquire_many(std::span<const std::size_t> tensors, Wait wait, const Progress& progress);
   static void drop(TensorState& state) noexcept {
@@ -82,17 +86,6 @@ class PagerImpl : public std::enable_shared_from_this<PagerImpl> {
  private:
   struct Batch;
 
-  // A hit without the mutex; null when that is not possible.
-  TensorState* try_hit(std::size_t tensor) {
-    if (!hits_are_plain_.load(std::memory_order_relaxed)) return nullptr;
-    TensorState& state = account_.states()[tensor];
-    if (!state.references.try_hit()) return nullptr;
-    account_.states().use(state);
-    statistics_.count_passes(tensor);
-    return &state;
-  }
-  TensorState& acquire_with_mutex(std::size_t tensor, Wait wait, const Progress& progress);
-  TensorState* try_acquire_with_mutex(std::size_t tensor);
   static void drop_with_mutex(TensorState& state) noexcept;
   // Tells the policy, if there is one.
   void note_acquire(std::size_t tensor);
