@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 
 from .._tensors import dtypes
-from . import torch_library
+from .._torch_library.loading import load as load_library
 from .arguments import is_table, whole_number, wrong
 from .torch_errors import translate
 
@@ -48,7 +48,7 @@ class HashTable:
         page_rows: int = 4096,
         children: Sequence[str] = (),
     ) -> None:
-        torch_library.load()
+        load_library()
         self._table = _call(
             torch.classes.store.HashTable,
             _text("name", name),

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import errors
 from .._files.progress import Progress, check_progress
 from .._files.sizes import Size
-from . import arguments, torch_library
+from .._torch_library.loading import load as load_library
+from . import arguments
 from .background_call import BackgroundCall
 from .torch_errors import translated
 
@@ -73,7 +74,7 @@ class Saver:
     ) -> None:
         import torch
 
-        torch_library.load()
+        load_library()
         self._path = arguments.path_text(path)
         self._shard_index = arguments.whole_number("shard_index", shard_index)
         self._shard_num = arguments.whole_number("shard_num", shard_num)

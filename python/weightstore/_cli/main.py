@@ -27,6 +27,7 @@ MODULES = {
     "diff": "diff",
     "verify": "verify",
     "set-metadata": "metadata",
+    "build-torch": "build_torch",
     "completion": "completion",
     **dict.fromkeys(("version", "cmake-dir", "include-dir", "pkgconfig-dir"), "directories"),
 }
