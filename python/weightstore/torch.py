@@ -224,4 +224,4 @@ def _checked(tensors: Mapping[str, Any]) -> _core.TensorBatch:
     return batch
 
 
-_library.load_on_use()
+_library.load_if_there()

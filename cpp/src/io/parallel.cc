@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "io/condition_wait.h"
 #include "weightstore/error.h"
 
 namespace weightstore::io {
@@ -53,7 +54,7 @@ class Run {
     std::unique_lock lock(mutex_);
     while (running_ > 0) {
       if (!watch || stop_.is_set()) {
-        ended_.wait(lock);
+        io::wait(ended_, lock);
         continue;
       }
       if (ended_.wait_for(lock, kWatchInterval) == std::cv_status::no_timeout) continue;

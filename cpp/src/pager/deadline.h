@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "io/condition_wait.h"
 #include "weightstore/error.h"
 #include "weightstore/progress.h"
 
@@ -35,7 +36,7 @@ class Deadline {
   void sleep(std::condition_variable& condition, Lock& lock, bool until_deadline) const {
     const auto end = until_deadline ? std::min(deadline_, next_report_) : next_report_;
     if (end == Clock::time_point::max()) {
-      condition.wait(lock);
+      io::wait(condition, lock);
     } else {
       condition.wait_until(lock, end);
     }

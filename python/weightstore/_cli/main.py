@@ -27,9 +27,9 @@ MODULES = {
     "diff": "diff",
     "verify": "verify",
     "set-metadata": "metadata",
-    "build-torch": "build_torch",
+    "build-torch": "installation.build_torch",
     "completion": "completion",
-    **dict.fromkeys(("version", "cmake-dir", "include-dir", "pkgconfig-dir"), "directories"),
+    **dict.fromkeys(("version", "cmake-dir", "include-dir", "pkgconfig-dir"), "installation.directories"),
 }
 
 

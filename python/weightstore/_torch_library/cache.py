@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from .. import __version__
+from .._core import __version__
 from .running_torch import RunningTorch
 
 VARIABLE = "WEIGHTSTORE_CACHE_DIR"

@@ -40,7 +40,9 @@ def library_for(torch: RunningTorch) -> Path:
             return candidate.place
     built = found[-1]
     if built.place.name in NAMES:
-        raise NoLibrary(f"weightstore does not load the library that was built for torch {torch.version}: {built.problem}")
+        raise NoLibrary(
+            f"weightstore does not load the library that was built for torch {torch.version}: {built.problem}"
+        )
     raise NoLibrary(
         f"weightstore has no library for torch {torch.version} yet, so torch.classes.store is missing. Run `{COMMAND}` in this "
         "environment; it needs a C++20 compiler and takes about a minute"
@@ -69,10 +71,10 @@ def _prebuilt(torch: RunningTorch) -> Candidate:
     library = library_in(find_installed(relative))
     if library is None:
         have = ", ".join(prebuilt_minors()) or "no version"
-        problem = f"the package has libraries for torch {have}, not for {torch.minor}"
+        absent = f"the package has libraries for torch {have}, not for {torch.minor}"
         if torch.old_abi:
-            problem += " with the C++ ABI from before GCC 5"
-        return Candidate("prebuilt", find_installed("torch_library") or Path(relative), problem)
+            absent += " with the C++ ABI from before GCC 5"
+        return Candidate("prebuilt", find_installed("torch_library") or Path(relative), absent)
     problem = None if torch.is_release else f"torch {torch.version} is not a release"
     return Candidate("prebuilt", library, problem)
 

@@ -26,15 +26,20 @@ def library_path() -> Path:
 
 
 def load() -> None:
-    """Registers ``torch.classes.store``; does nothing when that is done already. ImportError says what to do."""
+    """Registers ``torch.classes.store``; does nothing when that is done already. ImportError says what to do. Where there is no
+    library, the next use of ``torch.classes.store`` calls this again, and raises the error."""
     import torch
 
     with _lock:
         if isinstance(vars(torch.classes).get("store"), LoadedOnUse):
-            del torch.classes.store
+            delattr(torch.classes, "store")
         if _is_registered():
             return
-        path = library_path()
+        try:
+            path = library_path()
+        except NoLibrary:
+            setattr(torch.classes, "store", LoadedOnUse("torch.classes.store"))  # noqa: B010 - unknown to type checkers
+            raise
         _check_namespace_is_free()
         try:
             torch.classes.load_library(str(path))
@@ -42,33 +47,25 @@ def load() -> None:
             raise ImportError(f"{path} cannot be loaded: {error}") from error
 
 
-def load_on_use() -> None:
-    """Like load(), but without a library the first use of ``torch.classes.store`` tries again, and raises the error."""
-    import torch
-
-    with _lock:
-        try:
-            load()
-        except NoLibrary:
-            torch.classes.store = LoadedOnUse("torch.classes.store")
-        except ImportError as error:
-            _log.warning("torch.classes.store is not there: %s", error)
+def load_if_there() -> None:
+    """load() without its error, for programs that may not need the classes."""
+    try:
+        load()
+    except NoLibrary:
+        pass
+    except ImportError as error:
+        _log.warning("torch.classes.store is not there: %s", error)
 
 
 class LoadedOnUse(types.ModuleType):
-    """What `torch.classes.store` is while there is no library: the first use of a class raises the error of load()."""
+    """What `torch.classes.store` is while there is no library."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         import torch
 
-        with _lock:
-            try:
-                load()
-            except ImportError:
-                torch.classes.store = self
-                raise
+        load()
         return getattr(torch.classes.store, name)
 
 

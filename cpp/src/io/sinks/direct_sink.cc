@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/checked_io.h"
+#include "io/condition_wait.h"
 #include "io/copy_bytes.h"
 #include "io/huge_buffer.h"
 #include "io/sinks/file_sink.h"
@@ -71,7 +72,7 @@ class DirectSink final : public FileSink {
 
   void flush() override {
     std::unique_lock lock(mutex_);
-    freed_.wait(lock, [&] { return free_.size() == kChunks || error_ != nullptr; });
+    wait(freed_, lock, [&] { return free_.size() == kChunks || error_ != nullptr; });
     if (error_ != nullptr) std::rethrow_exception(error_);
   }
 
@@ -97,7 +98,7 @@ class DirectSink final : public FileSink {
 
   std::byte* take_free() {
     std::unique_lock lock(mutex_);
-    freed_.wait(lock, [&] { return !free_.empty() || error_ != nullptr; });
+    wait(freed_, lock, [&] { return !free_.empty() || error_ != nullptr; });
     if (error_ != nullptr) std::rethrow_exception(error_);
     std::byte* chunk = free_.back();
     free_.pop_back();
@@ -143,7 +144,7 @@ class DirectSink final : public FileSink {
       Chunk chunk;
       {
         std::unique_lock lock(mutex_);
-        queued_.wait(lock, [&] { return !queue_.empty() || ending_; });
+        wait(queued_, lock, [&] { return !queue_.empty() || ending_; });
         if (queue_.empty()) return;
         chunk = queue_.front();
         queue_.pop_front();

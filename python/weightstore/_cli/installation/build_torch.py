@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import options
-from .output import print_json, safe
+from .. import options
+from ..output import print_json, safe
 
 
 def add_to(verbs: options.Verbs) -> None:
@@ -19,16 +19,18 @@ def add_to(verbs: options.Verbs) -> None:
         ("weightstore build-torch", "weightstore build-torch --check", "CXX=clang++ weightstore build-torch --force"),
     )
     parser.add_argument(
-        "--check", action="store_true", help="only say which library would be loaded, and why; status 1 if there is none"
+        "--check",
+        action="store_true",
+        help="only say which library would be loaded, and why; status 1 if there is none",
     )
     parser.add_argument("--force", action="store_true", help="build it also if there is one")
     options.add_json(parser)
 
 
 def _build_torch(arguments: argparse.Namespace) -> int:
-    from .._torch_library.build import BuildError, build
-    from .._torch_library.choice import candidates
-    from .._torch_library.running_torch import running_torch
+    from ..._torch_library.build import BuildError, build
+    from ..._torch_library.choice import candidates
+    from ..._torch_library.running_torch import running_torch
 
     try:
         torch = running_torch()
@@ -57,7 +59,10 @@ def _build_torch(arguments: argparse.Namespace) -> int:
             }
         )
     else:
-        print(f"torch {torch.version} in {safe(str(torch.package))}" + (", with the C++ ABI from before GCC 5" * torch.old_abi))
+        print(
+            f"torch {torch.version} in {safe(str(torch.package))}"
+            + (", with the C++ ABI from before GCC 5" * torch.old_abi)
+        )
         for each in found:
             verdict = each.problem or ("is used" if each is used else "would do, too")
             print(f"{each.kind}: {safe(str(each.place))}: {safe(verdict)}")
