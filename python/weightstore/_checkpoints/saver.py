@@ -113,6 +113,17 @@ class Saver:
         blocks = self._blocks(lambda: self._tensors)
         BackgroundCall(self._impl, lambda: self._impl.save(blocks.pop()), self._progress).wait()
 
+    def deferred(self) -> Callable[[], None]:
+        """Takes snapshots of the tables, and returns a function that saves them and the tensors, once and on any thread. The caller
+        leaves the tensors as they are until then."""
+        blocks = self._blocks(lambda: self._tensors)
+
+        def save() -> None:
+            with translated():
+                self._impl.save(blocks.pop())
+
+        return save
+
     def save_async(self) -> Future[None]:
         """Saves the tables and tensors of this moment in the background. Copies the tensors into memory that is kept for the
         next call; tables copy a page when it is first written to. When this returns, shard 0 has locked the directory: a
