@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <new>
 
+#include "io/platform.h"
+
 namespace weightstore::io {
 namespace {
 
@@ -16,10 +18,6 @@ constexpr std::size_t kPage = 4096;
 using Clock = std::chrono::steady_clock;
 constexpr auto kSlowTouch = std::chrono::milliseconds(2);  // usual is a tenth of one
 constexpr int kTolerated = 1;                              // a touch may be interrupted
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14; an older kernel refuses it, and pages come one by one
-#endif
 
 constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
 
@@ -33,13 +31,13 @@ std::size_t mapped_length(std::size_t size) {
 // All small pages of a range in one call. Where the kernel cannot, they come one by one as they are written to.
 void populate(std::uintptr_t begin, std::uintptr_t end) {
   begin &= ~(kPage - 1);
-  ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_POPULATE_WRITE);
+  platform::advise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), platform::kPopulateWrite);
 }
 
 // Makes the pages of a range that are not there yet small ones.
 void refuse_huge(std::uintptr_t begin, std::uintptr_t end) {
   begin &= ~(kPage - 1);
-  ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_NOHUGEPAGE);
+  platform::advise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), platform::kSmallPages);
 }
 
 struct Unmap {
@@ -69,7 +67,7 @@ SharedMutableBytes allocate_bulk(std::size_t size) {
       ::munmap(reinterpret_cast<void*>(aligned + length), begin + reserved - aligned - length);
     }
     begin = aligned;
-    ::madvise(reinterpret_cast<void*>(begin), length, MADV_HUGEPAGE);
+    platform::advise(reinterpret_cast<void*>(begin), length, platform::kHugePages);
   }
   auto* data = reinterpret_cast<std::byte*>(begin);
   return {{data, size}, std::shared_ptr<void>(data, Unmap{length})};
@@ -78,7 +76,7 @@ SharedMutableBytes allocate_bulk(std::size_t size) {
 void prefer_huge_pages(MutableBytes memory) {
   const std::uintptr_t begin = round_up(reinterpret_cast<std::uintptr_t>(memory.data()), kHugePage);
   const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size()) & ~(kHugePage - 1);
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  if (begin < end) platform::advise(reinterpret_cast<void*>(begin), end - begin, platform::kHugePages);
 }
 
 void FreshPages::touch(MutableBytes part) {

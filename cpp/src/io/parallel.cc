@@ -1,7 +1,5 @@
 #include "io/parallel.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "io/condition_wait.h"
+#include "io/platform.h"
 #include "weightstore/error.h"
 
 namespace weightstore::io {
@@ -106,12 +105,6 @@ void run_parallel(unsigned workers, const std::function<void(unsigned, const Sto
   run.rethrow();
 }
 
-unsigned default_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const bool known = ::sched_getaffinity(0, sizeof set, &set) == 0;
-  const unsigned processors = known ? static_cast<unsigned>(CPU_COUNT(&set)) : std::thread::hardware_concurrency();
-  return std::clamp(processors, 2u, 8u);
-}
+unsigned default_threads() { return std::clamp(platform::usable_processors(), 2u, 8u); }
 
 }  // namespace weightstore::io
