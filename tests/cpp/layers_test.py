@@ -105,7 +105,10 @@ def main() -> int:
     for folder in {path.parent for path in CPP.glob("**/*.cc")}:
         if (count := len(list(folder.glob("*.cc")))) > 20:
             wrong.append(f"{folder.relative_to(CPP)} has {count} sources; at most 20")
-    print("\n".join(wrong) or "no include goes up or round, files are used through FileOps only, and what Linux alone has by io/platform.h")
+    print(
+        "\n".join(wrong)
+        or "no include goes up or round, files are used through FileOps only, and what Linux alone has by io/platform.h"
+    )
     return 1 if wrong else 0
 
 
