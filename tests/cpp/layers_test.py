@@ -30,7 +30,6 @@ ROOM_OF = {f"weightstore/{name}.h": room for room, names in HEADERS.items() for 
 # Who touches files without FileOps, and why.
 OUTSIDE = {
     "src/io/file_ops.cc": "the seam itself",
-    "src/io/platform.cc": "the calls of the seam that differ between systems",
     "src/io/available_memory.cc": "reads /proc and control groups",
     "src/io/locks/liveness.cc": "reads the boot id in /proc",
     "src/io/huge_buffer.cc": "maps memory, not files",
@@ -43,13 +42,6 @@ CALLS = re.compile(
     r"|(?:filesystem|fs)::(?:exists|is_\w+|(?:symlink_)?status|read_symlink|(?:weakly_)?canonical|absolute|relative|"
     r"current_path|create_\w+|remove\w*|rename|copy\w*|permissions|space|file_size|resize_file|last_write_time|"
     r"\w*directory_iterator|temp_directory_path|equivalent|hard_link_count)\b"
-)
-
-# What other systems lack: only io/platform.h and platform.cc name it.
-LINUX_ONLY = re.compile(
-    r"\bO_(?:DIRECT|PATH|TMPFILE)\b|\bMADV_\w+|\bst_[amc]tim\b|(?<!\w)::(?:renameat2|copy_file_range|sync_file_range|fallocate|"
-    r"madvise|mincore|sched_\w+|syscall|prctl|l?getxattr|statx|memfd_create|splice|readahead|mremap|eventfd|gettid)\("
-    r"|<(?:sys/syscall|sys/xattr|sys/sendfile|sys/prctl|sys/eventfd|sched|linux/[^>]+)\.h>"
 )
 
 
@@ -75,16 +67,6 @@ def file_calls() -> list[str]:
     return wrong
 
 
-def linux_only() -> list[str]:
-    wrong = []
-    for path in sorted((CPP / "src").glob("**/*.[ch]*")):
-        name = path.relative_to(CPP / "src").as_posix()
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            if name not in ("io/platform.h", "io/platform.cc") and (call := LINUX_ONLY.search(line.split("//")[0])):
-                wrong.append(f"{name}:{number} uses {call.group()} and not io/platform.h")
-    return wrong
-
-
 def wrong_includes() -> list[str]:
     wrong = []
     graph: dict[str, list[str]] = {}
@@ -101,14 +83,11 @@ def wrong_includes() -> list[str]:
 
 
 def main() -> int:
-    wrong = file_calls() + linux_only() + wrong_includes()
+    wrong = file_calls() + wrong_includes()
     for folder in {path.parent for path in CPP.glob("**/*.cc")}:
         if (count := len(list(folder.glob("*.cc")))) > 20:
             wrong.append(f"{folder.relative_to(CPP)} has {count} sources; at most 20")
-    print(
-        "\n".join(wrong)
-        or "no include goes up or round, files are used through FileOps only, and what Linux alone has by io/platform.h"
-    )
+    print("\n".join(wrong) or "no include goes up or round, and files are used through FileOps only")
     return 1 if wrong else 0
 
 

@@ -1,6 +1,7 @@
 #include "weightstore/checksum.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "base/crc32c.h"
@@ -38,12 +39,14 @@ std::uint32_t crc32c_by_table(ConstBytes bytes, std::uint32_t crc) {
   const std::byte* at = bytes.data();
   std::size_t left = bytes.size();
   crc = ~crc;
-  for (; left >= 8; left -= 8, at += 8) {
-    std::uint64_t word;
-    std::memcpy(&word, at, 8);
-    word ^= crc;
-    crc = 0;
-    for (std::size_t k = 0; k < 8; ++k) crc ^= kSlices[7 - k][(word >> (8 * k)) & 0xff];
+  if constexpr (std::endian::native == std::endian::little) {
+    for (; left >= 8; left -= 8, at += 8) {
+      std::uint64_t word;
+      std::memcpy(&word, at, 8);
+      word ^= crc;
+      crc = 0;
+      for (std::size_t k = 0; k < 8; ++k) crc ^= kSlices[7 - k][(word >> (8 * k)) & 0xff];
+    }
   }
   for (; left > 0; --left, ++at) crc = (crc >> 8) ^ kSlices[0][(crc ^ std::to_integer<std::uint32_t>(*at)) & 0xff];
   return ~crc;

@@ -1,10 +1,6 @@
 #include "weightstore/dtype.h"
 
 #include <array>
-#include <bit>
-
-// All formats are little-endian, and tensors are used as they lie in mapped files.
-static_assert(std::endian::native == std::endian::little, "weightstore does not work on big-endian machines");
 
 namespace weightstore {
 namespace {

@@ -25,7 +25,6 @@
 #include "file/table_entry.h"
 #include "io/checked_io.h"
 #include "io/paths.h"
-#include "io/platform.h"
 #include "io/text_file.h"
 #include "weightstore/error.h"
 #include "weightstore/reader.h"
@@ -55,7 +54,7 @@ RangeOrder order_of(const BucketRange& buckets) { return {buckets.size, buckets.
 class HeldPath {
  public:
   HeldPath(const std::filesystem::path& path, io::FileOps& ops) : path_(path), ops_(ops) {
-    fd_ = io::retry_interrupted([&] { return ops.open(path.c_str(), io::platform::kOpenPathOnly | O_CLOEXEC, 0); });
+    fd_ = io::retry_interrupted([&] { return ops.open(path.c_str(), O_PATH | O_CLOEXEC, 0); });
     if (fd_ < 0 && errno != ENOENT && errno != ENOTDIR) throw io::io_error(errno, "cannot open", path.native());
     if (fd_ >= 0 && io::retry_interrupted([&] { return ops.fstat(fd_, &status_); }) != 0) {
       const int cause = errno;

@@ -42,11 +42,11 @@ std::string_view JsonCursor::string_body(bool& escaped) {
     while (text_.size() - at_ >= 8) {
       std::uint64_t word;
       std::memcpy(&word, text_.data() + at_, sizeof(word));
-      const std::uint64_t stops = string_stops(word);
+      const std::uint64_t stops = std::endian::native == std::endian::little ? string_stops(word) : ~std::uint64_t{0};
       if (stops != 0) {
         const auto clean = static_cast<std::size_t>(std::countr_zero(stops) / 8);
         if (clean > 0 && (word & (0x8080808080808080u >> (8 * (8 - clean)))) != 0) ascii = false;
-        at_ += clean;
+        at_ += std::endian::native == std::endian::little ? clean : 0;
         break;
       }
       if ((word & 0x8080808080808080u) != 0) ascii = false;

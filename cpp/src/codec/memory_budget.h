@@ -76,10 +76,6 @@ class Charged {
   using propagate_on_container_swap = std::true_type;
 
   Charged(MemoryBudget& budget) : budget_(&budget) {}
-#if defined(_GLIBCXX_USE_CXX11_ABI) && !_GLIBCXX_USE_CXX11_ABI
-  // Equal to no other: std::basic_string of that ABI compares its allocator with one like this. It never allocates.
-  Charged() : budget_(nullptr) {}
-#endif
   template <class U>
   Charged(const Charged<U>& other) : budget_(other.budget_) {}
 

@@ -16,7 +16,6 @@
 #include "io/locks/fork_closed.h"
 #include "io/locks/liveness.h"
 #include "io/paths.h"
-#include "io/platform.h"
 #include "io/temporaries.h"
 #include "io/text_file.h"
 #include "weightstore/error.h"
@@ -56,9 +55,8 @@ std::optional<Author> author_of(std::string_view name, const std::string& stem) 
 std::optional<std::string> identity_of(const std::string& path, io::FileOps& ops) {
   const auto status = io::find_name(path, ops);
   if (!status) return std::nullopt;
-  const struct timespec modified = io::platform::modification_time(*status);
-  return std::to_string(status->st_ino) + " " + std::to_string(modified.tv_sec) + "." +
-         std::to_string(modified.tv_nsec);
+  return std::to_string(status->st_ino) + " " + std::to_string(status->st_mtim.tv_sec) + "." +
+         std::to_string(status->st_mtim.tv_nsec);
 }
 
 // A file that a journal names.

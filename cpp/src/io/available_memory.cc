@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "base/checked.h"
-#include "io/platform.h"
 #include "weightstore/error.h"
 
 namespace weightstore::io {
@@ -125,8 +124,6 @@ std::uint64_t available_memory(Swap swap, const fs::path& root) {
   std::uint64_t least = kUnknownMemory;
   if (const auto kib = field(machine, "MemAvailable"))
     least = add(add(*kib * 1024, reclaimable_by_zfs(root)), swap_free);
-  else if (!platform::kIsLinux)
-    least = platform::physical_memory().value_or(kUnknownMemory);
   std::istringstream groups(contents(root / "proc/self/cgroup"));
   for (std::string line; std::getline(groups, line);) {
     const std::size_t first = line.find(':');

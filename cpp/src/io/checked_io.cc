@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 
-#include "io/platform.h"
-
 namespace weightstore::io {
 
 Error io_error(int os_errno, std::string_view what, std::string_view path) {
@@ -59,14 +57,9 @@ void write_fully(FileOps& ops, int fd, std::span<struct iovec> pieces, std::uint
 }
 
 int reopen_direct(FileOps& ops, int fd, int access) {
-  if constexpr (!platform::kIsLinux) {
-    errno = ENOTSUP;
-    return -1;
-  } else {
-    // By descriptor, not by path: the path may name another file by now.
-    const std::string self = "/proc/self/fd/" + std::to_string(fd);
-    return retry_interrupted([&] { return ops.open(self.c_str(), access | platform::kOpenDirect | O_CLOEXEC, 0); });
-  }
+  // By descriptor, not by path: the path may name another file by now.
+  const std::string self = "/proc/self/fd/" + std::to_string(fd);
+  return retry_interrupted([&] { return ops.open(self.c_str(), access | O_DIRECT | O_CLOEXEC, 0); });
 }
 
 void close_quietly(FileOps& ops, int fd) noexcept {

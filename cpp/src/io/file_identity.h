@@ -6,8 +6,6 @@
 
 #include <optional>
 
-#include "io/platform.h"
-
 namespace weightstore::io {
 
 // Of no file by default. Two files in one place, one after the other, differ at least in the time of change; so does a
@@ -25,8 +23,7 @@ struct FileIdentity {
 // `status` is what find_file() or find_name() returned.
 inline FileIdentity identity_of(const std::optional<struct stat>& status) {
   if (!status) return {};
-  const auto modified = platform::modification_time(*status);
-  return {status->st_dev, status->st_ino, status->st_size, modified.tv_sec, modified.tv_nsec};
+  return {status->st_dev, status->st_ino, status->st_size, status->st_mtim.tv_sec, status->st_mtim.tv_nsec};
 }
 
 }  // namespace weightstore::io

@@ -8,10 +8,11 @@
 
 #include "base/checked.h"
 #include "io/checked_io.h"
-#include "io/platform.h"
 
 namespace weightstore::io {
 namespace {
+
+constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, too young for some C libraries' headers
 
 class Mapping {
  public:
@@ -92,8 +93,7 @@ class FileSource final : public ByteSource {
     if (!mapping || *mapping == nullptr) return;
     const std::uint64_t begin = offset / kDirectAlignment * kDirectAlignment;
     std::byte* first = (*mapping)->data() + begin;
-    const int failed =
-        retry_interrupted([&] { return ops_.madvise(first, offset + length - begin, platform::kPopulateRead); });
+    const int failed = retry_interrupted([&] { return ops_.madvise(first, offset + length - begin, kPopulateRead); });
     // Kernels before 5.14 do not know this advice; the pages come in when they are touched.
     if (failed != 0 && errno != EINVAL) throw io_error(errno, "cannot read", path_).at_offset(offset);
   }
@@ -103,7 +103,7 @@ class FileSource final : public ByteSource {
     const std::uint64_t end = (offset + length) / kDirectAlignment * kDirectAlignment;
     if (begin >= end) return;
     // Of a shared mapping of a file this drops page table entries, never data.
-    if (const auto mapping = shared_.existing()) ops_.madvise(mapping->data() + begin, end - begin, platform::kDrop);
+    if (const auto mapping = shared_.existing()) ops_.madvise(mapping->data() + begin, end - begin, MADV_DONTNEED);
   }
 
   std::optional<SharedMutableBytes> private_view(std::uint64_t offset, std::uint64_t length) const override {

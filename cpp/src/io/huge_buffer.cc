@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <new>
 
-#include "io/platform.h"
-
 namespace weightstore::io {
 namespace {
 
@@ -18,6 +16,10 @@ constexpr std::size_t kPage = 4096;
 using Clock = std::chrono::steady_clock;
 constexpr auto kSlowTouch = std::chrono::milliseconds(2);  // usual is a tenth of one
 constexpr int kTolerated = 1;                              // a touch may be interrupted
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14; an older kernel refuses it, and pages come one by one
+#endif
 
 constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
 
@@ -31,13 +33,13 @@ std::size_t mapped_length(std::size_t size) {
 // All small pages of a range in one call. Where the kernel cannot, they come one by one as they are written to.
 void populate(std::uintptr_t begin, std::uintptr_t end) {
   begin &= ~(kPage - 1);
-  platform::advise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), platform::kPopulateWrite);
+  ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_POPULATE_WRITE);
 }
 
 // Makes the pages of a range that are not there yet small ones.
 void refuse_huge(std::uintptr_t begin, std::uintptr_t end) {
   begin &= ~(kPage - 1);
-  platform::advise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), platform::kSmallPages);
+  ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_NOHUGEPAGE);
 }
 
 struct Unmap {
@@ -67,7 +69,7 @@ SharedMutableBytes allocate_bulk(std::size_t size) {
       ::munmap(reinterpret_cast<void*>(aligned + length), begin + reserved - aligned - length);
     }
     begin = aligned;
-    platform::advise(reinterpret_cast<void*>(begin), length, platform::kHugePages);
+    ::madvise(reinterpret_cast<void*>(begin), length, MADV_HUGEPAGE);
   }
   auto* data = reinterpret_cast<std::byte*>(begin);
   return {{data, size}, std::shared_ptr<void>(data, Unmap{length})};
@@ -76,7 +78,7 @@ SharedMutableBytes allocate_bulk(std::size_t size) {
 void prefer_huge_pages(MutableBytes memory) {
   const std::uintptr_t begin = round_up(reinterpret_cast<std::uintptr_t>(memory.data()), kHugePage);
   const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size()) & ~(kHugePage - 1);
-  if (begin < end) platform::advise(reinterpret_cast<void*>(begin), end - begin, platform::kHugePages);
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
 void FreshPages::touch(MutableBytes part) {

@@ -1,5 +1,7 @@
 #include "io/parallel.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -9,8 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "io/condition_wait.h"
-#include "io/platform.h"
 #include "weightstore/error.h"
 
 namespace weightstore::io {
@@ -53,7 +53,7 @@ class Run {
     std::unique_lock lock(mutex_);
     while (running_ > 0) {
       if (!watch || stop_.is_set()) {
-        io::wait(ended_, lock);
+        ended_.wait(lock);
         continue;
       }
       if (ended_.wait_for(lock, kWatchInterval) == std::cv_status::no_timeout) continue;
@@ -105,6 +105,12 @@ void run_parallel(unsigned workers, const std::function<void(unsigned, const Sto
   run.rethrow();
 }
 
-unsigned default_threads() { return std::clamp(platform::usable_processors(), 2u, 8u); }
+unsigned default_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const bool known = ::sched_getaffinity(0, sizeof set, &set) == 0;
+  const unsigned processors = known ? static_cast<unsigned>(CPU_COUNT(&set)) : std::thread::hardware_concurrency();
+  return std::clamp(processors, 2u, 8u);
+}
 
 }  // namespace weightstore::io

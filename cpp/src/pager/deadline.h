@@ -9,7 +9,6 @@
 #include <mutex>
 #include <string_view>
 
-#include "io/condition_wait.h"
 #include "weightstore/error.h"
 #include "weightstore/progress.h"
 
@@ -36,7 +35,7 @@ class Deadline {
   void sleep(std::condition_variable& condition, Lock& lock, bool until_deadline) const {
     const auto end = until_deadline ? std::min(deadline_, next_report_) : next_report_;
     if (end == Clock::time_point::max()) {
-      io::wait(condition, lock);
+      condition.wait(lock);
     } else {
       condition.wait_until(lock, end);
     }

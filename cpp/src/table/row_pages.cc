@@ -7,8 +7,6 @@
 #include <bit>
 #include <cstring>
 
-#include "io/platform.h"
-
 // Pages are allocated in slabs of several, so that large columns lie on huge pages. The first slab of a column is a
 // single page, and slabs grow with the column, so that small tables stay small. A page that is released gives its
 // memory back to the system even while its slab is in use.
@@ -48,7 +46,7 @@ PageRef::PageRef(MutableBytes bytes, std::shared_ptr<void> slab) : page_(new Pag
 PageRef::~PageRef() {
   if (page_ == nullptr || page_->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (page_->slab.use_count() > 1) {
-    io::platform::advise(page_->bytes.data(), round_up(page_->bytes.size(), system_page()), io::platform::kDrop);
+    ::madvise(page_->bytes.data(), round_up(page_->bytes.size(), system_page()), MADV_DONTNEED);
   }
   delete page_;
 }

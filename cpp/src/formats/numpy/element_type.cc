@@ -1,6 +1,7 @@
 #include "formats/numpy/element_type.h"
 
 #include <array>
+#include <bit>
 #include <string>
 
 #include "weightstore/error.h"
@@ -55,7 +56,8 @@ ElementType parse_element_type(std::string_view descr) {
   }
   for (const Named& type : kTypes) {
     if (name != type.name) continue;
-    return {type.dtype, order == '>' && bits_of(type.dtype) > 8};
+    const char other = std::endian::native == std::endian::little ? '>' : '<';
+    return {type.dtype, order == other && bits_of(type.dtype) > 8};
   }
   throw Error(ErrorCode::kUnsupported,
               std::string(refusal_of(name.empty() ? '\0' : name.front())) + " (type '" + printable(descr) + "')");

@@ -1,6 +1,7 @@
 #include "formats/pytorch/tensors.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "base/checked.h"
@@ -329,7 +330,7 @@ void TensorPlacer::place(std::string_view name, const StoredTensor& layout) {
                   " bytes of its storage, which has " + std::to_string(layout.storage.nbytes))
         .at_offset(layout.storage.begin);
   }
-  const bool swapped = big_endian_ && number > 1;
+  const bool swapped = (std::endian::native == std::endian::big) != big_endian_ && number > 1;
   if (big_endian_) check_width(layout, number);
   tensor.begin = layout.storage.begin + layout.offset * item;
   tensor.end = tensor.begin + *nbytes;

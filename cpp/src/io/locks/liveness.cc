@@ -10,7 +10,6 @@
 #include <fstream>
 
 #include "io/checked_io.h"
-#include "io/platform.h"
 
 namespace weightstore::io {
 namespace {
@@ -35,7 +34,7 @@ std::string hash_digits(std::string_view text) {
 bool untouched_for_long(int fd, FileOps& ops) {
   struct stat status;
   if (retry_interrupted([&] { return ops.fstat(fd, &status); }) != 0) return false;
-  const auto written = std::chrono::seconds(platform::modification_time(status).tv_sec);
+  const auto written = std::chrono::seconds(status.st_mtim.tv_sec);
   return std::chrono::system_clock::now().time_since_epoch() - written > kAbandonedAfter;
 }
 

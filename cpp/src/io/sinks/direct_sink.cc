@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "io/checked_io.h"
-#include "io/condition_wait.h"
 #include "io/copy_bytes.h"
 #include "io/huge_buffer.h"
 #include "io/sinks/file_sink.h"
@@ -72,7 +71,7 @@ class DirectSink final : public FileSink {
 
   void flush() override {
     std::unique_lock lock(mutex_);
-    wait(freed_, lock, [&] { return free_.size() == kChunks || error_ != nullptr; });
+    freed_.wait(lock, [&] { return free_.size() == kChunks || error_ != nullptr; });
     if (error_ != nullptr) std::rethrow_exception(error_);
   }
 
@@ -98,7 +97,7 @@ class DirectSink final : public FileSink {
 
   std::byte* take_free() {
     std::unique_lock lock(mutex_);
-    wait(freed_, lock, [&] { return !free_.empty() || error_ != nullptr; });
+    freed_.wait(lock, [&] { return !free_.empty() || error_ != nullptr; });
     if (error_ != nullptr) std::rethrow_exception(error_);
     std::byte* chunk = free_.back();
     free_.pop_back();
@@ -144,7 +143,7 @@ class DirectSink final : public FileSink {
       Chunk chunk;
       {
         std::unique_lock lock(mutex_);
-        wait(queued_, lock, [&] { return !queue_.empty() || ending_; });
+        queued_.wait(lock, [&] { return !queue_.empty() || ending_; });
         if (queue_.empty()) return;
         chunk = queue_.front();
         queue_.pop_front();

@@ -31,6 +31,7 @@ enum class Rule : std::uint8_t {
 WEIGHTSTORE_KERNEL inline float half_at(const std::uint8_t* at) {
   std::uint16_t bits;
   std::memcpy(&bits, at, sizeof bits);
+  if constexpr (std::endian::native == std::endian::big) bits = __builtin_bswap16(bits);
   return half_to_float(bits);
 }
 
