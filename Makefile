@@ -107,7 +107,7 @@ test-wheel: $(VENV)/.build
 	$(BIN)/python packaging/test_wheel.py $(PYTHONS:%=--python %) $(TORCH:%=--torch %) $(OTHER_TORCH:%=--other-torch %)
 
 # Compiles the library for each version, and runs the tests with the first and the last. Fetches torch: several GB a version.
-VERSIONS ?= 2.6 2.9 2.13 2.15
+VERSIONS ?= 2.9 2.13 2.15
 test-torch: $(VENV)/.installed $(VENV)/.test
 	$(BIN)/python packaging/test_torch.py $(VERSIONS)
 

@@ -92,9 +92,7 @@ def make_sdist(python: Path, output: Path, variables: dict[str, str]) -> Path:
     return output / backend(python, "build_sdist", json.dumps([str(output)]), REPOSITORY, variables)
 
 
-def build_wheel(
-    python: Path, source: Path, work: Path, torches: list[Path], old_abi: bool, variables: dict[str, str]
-) -> Path:
+def build_wheel(python: Path, source: Path, work: Path, torches: list[Path], variables: dict[str, str]) -> Path:
     """The wheel as the backend makes it, tagged for this machine."""
     import json
 
@@ -106,7 +104,6 @@ def build_wheel(
         "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
         "WEIGHTSTORE_TORCH_PACKAGES": ";".join(map(str, torches)),
         "WEIGHTSTORE_TORCH": "ON" if torches else "OFF",
-        "WEIGHTSTORE_OLD_ABI": "ON" if old_abi else "OFF",
         "WEIGHTSTORE_WERROR": variables.get("WERROR", "OFF"),
     }
     settings = {"build-dir": str(tree), "build.targets": "weightstore_wheel"}
@@ -130,9 +127,7 @@ def repair(wheel: Path, tools: Path, work: Path, variables: dict[str, str]) -> P
         glibc = tuple(int(part) for part in tag.split("_")[1:3])
         if glibc > MOST_GLIBC:
             run(tools.parent / "auditwheel", "show", wheel)
-            sys.exit(
-                f"make wheel: the tag became {tag}; it shall run with glibc {MOST_GLIBC}"
-            )
+            sys.exit(f"make wheel: the tag became {tag}; it shall run with glibc {MOST_GLIBC}")
     return found
 
 
@@ -142,9 +137,6 @@ def main() -> None:
     parser.add_argument("--python", action="append", help="a version or path; the default is the running one")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "dist")
     parser.add_argument("--work", type=Path, default=REPOSITORY / "build/wheel", help="where to build")
-    parser.add_argument(
-        "--no-old-abi", action="store_true", help="leave out what torch 2.6 needs; builds in half the time"
-    )
     arguments = parser.parse_args()
     output, work = arguments.output.resolve(), arguments.work.resolve()
     output.mkdir(parents=True, exist_ok=True)
@@ -165,7 +157,7 @@ def main() -> None:
             with tarfile.open(made[0]) as archive:
                 archive.extractall(work, filter="data")
             (work / made[0].name.removesuffix(".tar.gz")).rename(source)
-        wheel = build_wheel(builder, source, work, torches, not arguments.no_old_abi, variables)
+        wheel = build_wheel(builder, source, work, torches, variables)
         wheel = repair(wheel, tools, work, variables) if sys.platform == "linux" else wheel
         made.append(normalize(wheel, output / wheel.name, int(variables["SOURCE_DATE_EPOCH"])))
         check_contents(made[-1], [REPOSITORY, work, Path.home(), *torches], MOST_BYTES)

@@ -1,4 +1,4 @@
-"""test_torch.py 2.6 2.9 2.13 2.15: compiles the library for torch against each version, and runs the tests on the first and the last.
+"""test_torch.py 2.9 2.13 2.15: compiles the library for torch against each version, and runs the tests on the first and the last.
 
 `make test-torch` calls it. Every version gets an environment in build/torch over that of the project: its own torch goes before the project's.
 They are several GB each; `rm -r build/torch` removes them.
@@ -19,7 +19,6 @@ from weightstore._torch_library.build import compile_commands
 from weightstore._torch_library.running_torch import RunningTorch
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-OLD_ABI_CORE = REPOSITORY / "build/old-abi"
 
 
 def run(*command: str | Path, **variables: str) -> None:
@@ -80,24 +79,6 @@ def compile_only(torch: RunningTorch) -> None:
     print(f"torch {torch.version}: compiles and links; needs {', '.join(of_torch)}", flush=True)
 
 
-def need_old_abi_core() -> None:
-    """The static library for torch 2.6, in the installed package: `make` does not build it."""
-    from weightstore._installed import find_installed
-
-    if find_installed("torch_library/old_abi/libweightstore.a") is None:
-        run(
-            "cmake", "-S", ".", "-B", OLD_ABI_CORE, "-G", "Ninja", "-DWEIGHTSTORE_TESTS=OFF", "-DWEIGHTSTORE_TORCH=OFF",
-            "-DWEIGHTSTORE_PYTHON=ON", "-DWEIGHTSTORE_OLD_ABI=ON", "-DCMAKE_BUILD_TYPE=Release",
-            f"-DPython_EXECUTABLE={sys.executable}", f"-DCMAKE_PREFIX_PATH={sysconfig.get_path('purelib')}",
-            PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        )  # fmt: skip
-        run(Path(sys.executable).parent / "cmake", "--build", OLD_ABI_CORE, "--target", "weightstore_old_abi")
-        installed = find_installed("torch_library")
-        assert installed is not None
-        (installed / "old_abi").mkdir(exist_ok=True)
-        (installed / "old_abi/libweightstore.a").write_bytes((OLD_ABI_CORE / "cpp/torch/libweightstore.a").read_bytes())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="+")
@@ -109,8 +90,6 @@ def main() -> None:
         [] if arguments.compile_only else [version for version in versions if version in (versions[0], versions[-1])]
     )
     pythons = {version: environment(version, version in running) for version in versions}
-    if any(described(python).old_abi for python in pythons.values()):
-        need_old_abi_core()
     for python in pythons.values():
         compile_only(described(python))
     cache = {"WEIGHTSTORE_CACHE_DIR": str(REPOSITORY / "build/torch/cache")}

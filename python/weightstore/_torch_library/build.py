@@ -123,13 +123,10 @@ def _compiler() -> list[str]:
 def _static_library(torch: RunningTorch) -> Path:
     if not torch.old_abi:
         return _installed("lib/libweightstore.a")
-    archive = find_installed("torch_library/old_abi/libweightstore.a")
-    if archive is None:
-        raise BuildError(
-            f"torch {torch.version} was built with the C++ ABI from before GCC 5, for which this installation has no library. Use "
-            "torch 2.7 or later, or install a wheel of weightstore that `make wheel` made"
-        )
-    return archive
+    raise BuildError(
+        f"torch {torch.version} was built with the C++ ABI from before GCC 5, as the packages of torch 2.6 on PyPI were; weightstore "
+        "has no library for that. Use torch 2.7 or later"
+    )
 
 
 def _installed(relative: str) -> Path:
