@@ -27,8 +27,9 @@ MODULES = {
     "diff": "diff",
     "verify": "verify",
     "set-metadata": "metadata",
+    "build-torch": "installation.build_torch",
     "completion": "completion",
-    **dict.fromkeys(("version", "cmake-dir", "include-dir", "pkgconfig-dir"), "directories"),
+    **dict.fromkeys(("version", "cmake-dir", "include-dir", "pkgconfig-dir"), "installation.directories"),
 }
 
 
