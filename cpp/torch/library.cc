@@ -103,6 +103,8 @@ void register_checkpoints(torch::Library& m) {
            {torch::arg("shard_index"), torch::arg("shard_num"), torch::arg("parallel"), torch::arg("path")})
       .def("configure", &SaverHolder::configure, "", {torch::arg("options")})
       .def("make_write_blocks", &SaverHolder::make_write_blocks, "", {torch::arg("hashtables"), torch::arg("tensors")})
+      .def("make_part_blocks", &SaverHolder::make_part_blocks, "",
+           {torch::arg("parts"), torch::arg("wholes"), torch::arg("begins")})
       .def("check_tensors", &SaverHolder::check_tensors, "", {torch::arg("tensors")})
       .def("begin", &SaverHolder::begin)
       .def("save", &SaverHolder::save, "", {torch::arg("blocks")})
@@ -115,6 +117,7 @@ void register_checkpoints(torch::Library& m) {
       .def(torch::init<std::string, std::int64_t, TableDict, TensorDict>(), "",
            {torch::arg("path"), torch::arg("parallel"), torch::arg("hashtables"), torch::arg("tensors")})
       .def("configure", &LoaderHolder::configure, "", {torch::arg("options")})
+      .def("set_parts", &LoaderHolder::set_parts, "", {torch::arg("wholes"), torch::arg("begins")})
       .def("default_load_info", &LoaderHolder::default_load_info)
       .def("load", &LoaderHolder::load, "", {torch::arg("info")})
       .def("progress", &LoaderHolder::progress)

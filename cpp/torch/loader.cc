@@ -52,6 +52,15 @@ void LoaderHolder::configure(const std::string& options) {
   guarded([&] { options_ = load_options_from_json(options, options_); });
 }
 
+void LoaderHolder::set_parts(ShapeDict wholes, ShapeDict begins) {
+  guarded([&] {
+    wholes_ = std::move(wholes);
+    begins_ = std::move(begins);
+    Targets targets;
+    core(targets);
+  });
+}
+
 weightstore::Loader LoaderHolder::core(Targets& targets) const {
   std::vector<LoadTarget> core_targets;
   for (const auto& entry : tensors_) {
@@ -67,11 +76,15 @@ weightstore::Loader LoaderHolder::core(Targets& targets) const {
       tensor = copy;
     }
     const TensorInfo info = info_of(entry.key(), tensor);
-    core_targets.push_back(
-        {info.name,
-         info.dtype,
-         info.shape,
-         {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<std::size_t>(tensor.nbytes())}});
+    LoadTarget target{info.name,
+                      info.dtype,
+                      info.shape,
+                      {static_cast<std::byte*>(tensor.mutable_data_ptr()), static_cast<std::size_t>(tensor.nbytes())}};
+    if (wholes_.contains(entry.key())) {
+      PartPlace place = part_place(entry.key(), tensor, wholes_, begins_);
+      target.part_of = {std::move(place.whole), std::move(place.begin)};
+    }
+    core_targets.push_back(std::move(target));
   }
   return {path_, parallel_, core_tables(tables_), std::move(core_targets)};
 }

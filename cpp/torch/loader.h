@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "call_progress.h"
+#include "part_place.h"
 #include "staged_targets.h"
 #include "table_dict.h"
 #include "weightstore/loader.h"
@@ -27,6 +28,9 @@ class LoaderHolder : public torch::CustomClassHolder {
 
   // JSON, as load_options_from_json() takes it.
   void configure(const std::string& options);
+  // The tensors of these names are parts of larger tensors: by name the shape of the whole tensor, and where the part
+  // begins in it, as torch counts. The load reads only the part.
+  void set_parts(ShapeDict wholes, ShapeDict begins);
   std::string default_load_info() const;
   void load(const std::string& info);
 
@@ -47,6 +51,8 @@ class LoaderHolder : public torch::CustomClassHolder {
   const std::int64_t parallel_;
   const TableDict tables_;
   const TensorDict tensors_;
+  ShapeDict wholes_;
+  ShapeDict begins_;
   LoadOptions options_;
   CallProgress progress_;
 };

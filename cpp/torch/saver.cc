@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "last_error.h"
+#include "part_place.h"
 #include "tensor_bridge.h"
 
 namespace weightstore::torch_bridge {
@@ -31,6 +32,20 @@ BlockList SaverHolder::make_write_blocks(const TableDict& tables, const TensorDi
     BlockList blocks;
     for (WriteBlock& block : saver_.make_write_blocks(core_tables(tables), std::move(core_tensors))) {
       blocks.push_back(c10::make_intrusive<BlockHolder>(std::move(block)));
+    }
+    return blocks;
+  });
+}
+
+BlockList SaverHolder::make_part_blocks(const TensorDict& parts, const ShapeDict& wholes,
+                                        const ShapeDict& begins) const {
+  return guarded([&] {
+    BlockList blocks;
+    for (const auto& entry : parts) {
+      NewTensor part = new_tensor(entry.key(), entry.value());  // first: it knows what is wrong with a tensor
+      PartPlace place = part_place(entry.key(), entry.value(), wholes, begins);
+      blocks.push_back(c10::make_intrusive<BlockHolder>(
+          WriteBlock::chunk(std::move(part), std::move(place.whole), std::move(place.begin))));
     }
     return blocks;
   });

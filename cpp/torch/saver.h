@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "call_progress.h"
+#include "part_place.h"
 #include "table_dict.h"
 #include "weightstore/saver.h"
 
@@ -49,6 +50,9 @@ class SaverHolder : public torch::CustomClassHolder {
   // Tables are captured as they are now. Dense tensors on the CPU are not copied: they must stay as they are until they
   // are saved.
   BlockList make_write_blocks(const TableDict& tables, const TensorDict& tensors) const;
+  // Blocks of tensors of which this shard saves a part, whichever shard it is: by name the part, the shape of the whole
+  // tensor, and where the part begins in it, as torch counts. Parts that are whole are dense blocks.
+  BlockList make_part_blocks(const TensorDict& parts, const ShapeDict& wholes, const ShapeDict& begins) const;
   // Throws what make_write_blocks() would throw about the tensors, without copying any.
   void check_tensors(const TensorDict& tensors) const;
   // As Saver::begin(). The next save() or give_up() uses the save that it returns.

@@ -94,6 +94,9 @@ if TYPE_CHECKING:
     from ._state.loading import load_state
     from ._state.saving import save_state
     from ._state.types import register_state_type
+    from ._training.contents import PerRank
+    from ._training.manager import CheckpointManager
+    from ._training.restored import Restored
     from .stores import (
         BurnpackStore,
         FileStore,
@@ -141,6 +144,9 @@ _LAZY_NAMES = {
     "_state.loading": "load_state",
     "_state.saving": "save_state",
     "_state.types": "register_state_type",
+    "_training.contents": "PerRank",
+    "_training.manager": "CheckpointManager",
+    "_training.restored": "Restored",
     "_checkpoints.saver": "Saver split_sparse_dense_state_dict",
     "_modules.snapshot": "TensorData TensorSnapshot",
     "stores": "BurnpackStore FileStore ModuleSnapshot ModuleStore PytorchStore SafetensorsStore load_from save_into",
@@ -184,6 +190,7 @@ __all__ = [
     "BurnpackStore",
     "ChainAdapter",
     "CheckpointError",
+    "CheckpointManager",
     "CheckpointReader",
     "ConflictError",
     "DTypeMismatch",
@@ -219,12 +226,14 @@ __all__ = [
     "Pager",
     "PagerError",
     "PathFilter",
+    "PerRank",
     "Plan",
     "PlannedTensor",
     "PyTorchToBurnAdapter",
     "PytorchError",
     "PytorchStore",
     "QuantScheme",
+    "Restored",
     "SafetensorError",
     "SafetensorsError",
     "SafetensorsStore",

@@ -111,8 +111,18 @@ class Ranks:
         return value
 
     def run(self, function: Callable[..., Any], *arguments: Any, ranks: Sequence[int] | None = None) -> list[Any]:
+        """Calls the function and waits for all ranks. Raises what the first rank that failed has raised."""
         self.start(function, *arguments, ranks=ranks)
-        return [self.result(rank) for rank in (range(len(self.processes)) if ranks is None else ranks)]
+        results: list[Any] = []
+        for rank in range(len(self.processes)) if ranks is None else ranks:
+            try:
+                results.append(self.result(rank))
+            except RankError as error:
+                results.append(error)
+        for result in results:
+            if isinstance(result, RankError):
+                raise result
+        return results
 
     def close(self) -> None:
         for process in self.processes:

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,12 +21,21 @@ namespace weightstore {
 
 class HashTable;
 
-// Memory of the caller for one dense tensor.
+// Memory of the caller for one dense tensor, or for a part of it.
 struct LoadTarget {
   std::string name;
   DType dtype = DType::kU8;
-  Shape shape;
+  Shape shape;         // of the memory
   MutableBytes bytes;  // row-major
+
+  // The target is the part of a tensor of the shape `whole` that begins at `begin`; the load reads only this part.
+  struct PartOf {
+    Shape whole;
+    Shape begin;
+  };
+  std::optional<PartOf> part_of{};
+
+  const Shape& whole() const { return part_of ? part_of->whole : shape; }
 };
 
 struct LoadOptions {

@@ -24,36 +24,46 @@ namespace weightstore {
 class HashTable;
 class PendingSave;
 
-enum class BlockKind : std::uint8_t { kDense, kIds, kSlot };
+enum class BlockKind : std::uint8_t { kDense, kChunk, kIds, kSlot };
 
-// "dense", "ids" or "slot".
+// "dense", "chunk", "ids" or "slot".
 std::string_view to_string(BlockKind kind);
 
-// A named array that a shard saves: a dense tensor, or a column (the ids or a slot) of the shard's rows of a table.
-// Saver::save() decides its name on disk and whether it is cut into several blocks. Immutable.
+// A named array that a shard saves: a dense tensor, a chunk of one that other shards save the rest of, or a column (the
+// ids or a slot) of the shard's rows of a table. Saver::save() decides its name on disk and whether it is cut into
+// several blocks. Immutable.
 class WriteBlock {
  public:
   static WriteBlock dense(NewTensor tensor);
+  // The part of a tensor of the shape `whole` that begins at `begin`. A part that is the whole tensor is dense. Throws
+  // Error(kInvalidArgument) for a part that leaves its tensor.
+  static WriteBlock chunk(NewTensor part, Shape whole, Shape begin);
   // For every child its ids, then its slots in order. Throws Error(kInvalidArgument) for a slot called "id" or with '@'
   // in its name.
   static std::vector<WriteBlock> of_table(const std::shared_ptr<const TableSnapshot>& snapshot);
 
   // The name of a dense tensor, or "<table>@id", "<table>@<slot>".
   const std::string& tensor_name() const { return name_; }
-  // The buckets of a column, "00000@32768@65536" (begin, end, size); " " for a dense tensor.
+  // The buckets of a column, "00000@32768@65536" (begin, end, size); " " for others.
   std::string slice_info() const;
   std::uint64_t nbytes() const { return nbytes_; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   BlockKind kind() const { return kind_; }
 
-  // For a column. Empty and null for a dense tensor.
+  bool is_column() const { return snapshot_ != nullptr; }
+
+  // For a chunk: the shape of the whole tensor, and where the chunk begins in it.
+  const Shape& whole() const { return whole_; }
+  const Shape& begin() const { return begin_; }
+
+  // For a column. Empty and null for others.
   const std::string& table() const { return table_; }
   const std::string& slot() const { return slot_; }
   std::size_t child() const { return child_; }
   const std::shared_ptr<const TableSnapshot>& snapshot() const { return snapshot_; }
 
-  // The bytes of a dense tensor, or of the rows of a column in these stripes.
+  // The bytes of a dense tensor or a chunk, or of the rows of a column in these stripes.
   std::shared_ptr<ByteProducer> bytes(StripeRange stripes = {}) const;
 
  private:
@@ -67,6 +77,8 @@ class WriteBlock {
   std::uint64_t nbytes_ = 0;
   BlockKind kind_ = BlockKind::kDense;
   std::shared_ptr<ByteProducer> dense_;
+  Shape whole_;
+  Shape begin_;
   std::shared_ptr<const TableSnapshot> snapshot_;
   std::size_t child_ = 0;
   std::size_t slot_number_ = 0;

@@ -37,7 +37,7 @@ Error same_name(const PlannedBlock& a, const PlannedBlock& b, const std::string&
 }  // namespace
 
 std::vector<PlannedBlock> cut(const WriteBlock& block, std::uint64_t limit) {
-  if (block.kind() == BlockKind::kDense) return {{&block, "", block.shape(), block.nbytes(), {}, {}}};
+  if (!block.is_column()) return {{&block, "", block.shape(), block.nbytes(), {}, {}}};
   const TableSnapshot& snapshot = *block.snapshot();
   if (limit == 0) return {rows_in(block, snapshot.all_stripes(), block.shape().front())};
   const std::uint64_t max_rows = limit / widest_row(snapshot);
@@ -63,11 +63,11 @@ void check_names(std::span<const PlannedBlock> blocks) {
   std::map<std::pair<std::string_view, std::size_t>, const PlannedBlock*> names;
   std::set<std::string_view> tables;
   for (const PlannedBlock& block : blocks) {
-    if (block.block->kind() != BlockKind::kDense) tables.insert(block.block->table());
+    if (block.block->is_column()) tables.insert(block.block->table());
   }
   for (const PlannedBlock& block : blocks) {
     // A load finds its targets by these names.
-    if (block.block->kind() == BlockKind::kDense && tables.contains(block.block->tensor_name())) {
+    if (!block.block->is_column() && tables.contains(block.block->tensor_name())) {
       throw Error(ErrorCode::kInvalidArgument, "a table and a tensor both have this name; rename one of them")
           .in_tensor(block.block->tensor_name());
     }

@@ -18,6 +18,9 @@
 #include "checkpoint/shard_record.h"
 #include "codec/json.h"
 #include "file/assembled_tensors.h"
+#include "file/boxes/box.h"
+#include "file/boxes/box_cover.h"
+#include "file/boxes/chunk_entry.h"
 #include "file/bucket_range_text.h"
 #include "file/table_entry.h"
 #include "io/checked_io.h"
@@ -252,6 +255,11 @@ void CheckpointIndex::add_plain() {
       taken[block.tensor] = true;
       add_block(block.table, block.slot, block.buckets, block.tensor);
     }
+    for (TensorChunk& chunk : find_tensor_chunks(*entry, table)) {
+      if (taken[chunk.tensor]) continue;
+      taken[chunk.tensor] = true;
+      add_chunk(std::move(chunk));
+    }
   }
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (!taken[i]) add_dense(std::string(table.name(i)), i);
@@ -260,10 +268,21 @@ void CheckpointIndex::add_plain() {
 
 void CheckpointIndex::add_dense(std::string name, std::size_t tensor) {
   const TensorTable& table = reader_.table();
-  CheckpointTensor entry{table.dtype(tensor), table.shape(tensor), false, {{tensor, {}, 0}}};
+  CheckpointTensor entry{
+      table.dtype(tensor), table.shape(tensor), CheckpointTensor::Kind::kDense, {{tensor, {}, 0, {}}}};
   if (!tensors_.emplace(name, std::move(entry)).second) {
     throw Error(ErrorCode::kCorrupt, "the checkpoint has it twice").in_tensor(name);
   }
+}
+
+void CheckpointIndex::add_chunk(TensorChunk chunk) {
+  CheckpointTensor& entry = tensors_[chunk.name];
+  if (entry.blocks.empty()) {
+    entry = {reader_.table().dtype(chunk.tensor), std::move(chunk.whole), CheckpointTensor::Kind::kChunked, {}};
+  } else if (entry.kind != CheckpointTensor::Kind::kChunked) {
+    throw Error(ErrorCode::kCorrupt, "is a column of a table, too").in_tensor(chunk.name);
+  }
+  entry.blocks.push_back({chunk.tensor, {}, 0, std::move(chunk.begin)});
 }
 
 void CheckpointIndex::add_block(const std::string& table, const std::string& slot, const BucketRange& buckets,
@@ -272,23 +291,24 @@ void CheckpointIndex::add_block(const std::string& table, const std::string& slo
   const Shape shape = files.shape(tensor);
   const std::string name = table + "@" + slot;
   CheckpointTensor& entry = tensors_[name];
-  if (entry.blocks.empty()) entry = {files.dtype(tensor), shape, true, {}};
+  if (entry.blocks.empty()) entry = {files.dtype(tensor), shape, CheckpointTensor::Kind::kColumn, {}};
   const auto fail = [&](const std::string& what) {
     throw Error(ErrorCode::kCorrupt, what).in_tensor(files.name(tensor));
   };
-  if (shape.empty() || !entry.column) fail("is no column of a table");
+  if (shape.empty() || !entry.is_column()) fail("is no column of a table");
   if (slot == "id" && (files.dtype(tensor) != DType::kI64 || shape.size() != 1))
     fail("ids must be I64 of one dimension");
   if (files.dtype(tensor) != entry.dtype ||
       !std::equal(shape.begin() + 1, shape.end(), entry.shape.begin() + 1, entry.shape.end())) {
     fail("has another type or row shape than other blocks of '" + name + "'");
   }
-  entry.blocks.push_back({tensor, buckets, shape.front()});
+  entry.blocks.push_back({tensor, buckets, shape.front(), {}});
 }
 
 void CheckpointIndex::finish() {
   for (auto& [name, entry] : tensors_) {
-    if (!entry.column) continue;
+    if (entry.kind == CheckpointTensor::Kind::kChunked) check_chunks(name, entry);
+    if (!entry.is_column()) continue;
     std::sort(entry.blocks.begin(), entry.blocks.end(), [](const CheckpointBlock& a, const CheckpointBlock& b) {
       return order_of(a.buckets) < order_of(b.buckets);
     });
@@ -310,14 +330,47 @@ void CheckpointIndex::finish() {
   }
 }
 
-Reader CheckpointIndex::assembled(const std::string& path) const {
-  const auto is_column = [](const auto& entry) { return entry.second.column; };
-  if (!recis_ && std::none_of(tensors_.begin(), tensors_.end(), is_column)) return reader_;
+// The chunks of a tensor must have one type and cover it.
+void CheckpointIndex::check_chunks(const std::string& name, const CheckpointTensor& tensor) const try {
+  const TensorTable& table = reader_.table();
+  std::vector<BoxPlace> places;
+  for (const CheckpointBlock& block : tensor.blocks) {
+    if (table.dtype(block.tensor) != tensor.dtype) throw Error(ErrorCode::kCorrupt, "its chunks have several types");
+    places.push_back({block.begin, table.shape(block.tensor)});
+    BoxRuns(box_of(tensor.dtype, tensor.shape, block.begin, places.back().size));
+  }
+  if (const auto problem = why_no_cover(tensor.shape, places)) throw Error(ErrorCode::kCorrupt, *problem);
+} catch (const Error& error) {
+  throw Error(ErrorCode::kCorrupt, error.message()).in_tensor(name);
+}
+
+Reader CheckpointIndex::assembled(const std::string& path, Columns columns) const {
+  const auto is_assembled = [&](const auto& entry) {
+    return entry.second.kind == CheckpointTensor::Kind::kChunked ||
+           (entry.second.is_column() && columns == Columns::kWhole);
+  };
+  const bool renamed = recis_ && columns == Columns::kWhole;
+  if (!renamed && std::none_of(tensors_.begin(), tensors_.end(), is_assembled)) return reader_;
   AssembledTensors assembled(reader_, path);
+  const TensorTable& table = reader_.table();
   for (const auto& [name, tensor] : tensors_) {
+    if (tensor.is_column() && columns == Columns::kInBlocks) {
+      for (const CheckpointBlock& block : tensor.blocks) {
+        assembled.add(table.name(block.tensor), table.shape(block.tensor), {block.tensor});
+      }
+      continue;
+    }
     PartNumbers numbers;
-    for (const CheckpointBlock& block : tensor.blocks) numbers.push_back(block.tensor);
-    assembled.add(name, tensor.shape, std::move(numbers));
+    std::vector<Shape> begins;
+    for (const CheckpointBlock& block : tensor.blocks) {
+      numbers.push_back(block.tensor);
+      begins.push_back(block.begin);
+    }
+    if (tensor.kind == CheckpointTensor::Kind::kChunked) {
+      assembled.add_boxes(name, tensor.shape, std::move(numbers), begins);
+    } else {
+      assembled.add(name, tensor.shape, std::move(numbers));
+    }
   }
   return std::move(assembled).finish();
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/find_model.h"
+#include "file/boxes/chunk_entry.h"
 #include "io/file_ops.h"
 #include "weightstore/reader.h"
 #include "weightstore/table_snapshot.h"
@@ -20,19 +21,30 @@ namespace weightstore::checkpoint {
 // The largest index or record that is read: enough for far more than a million blocks.
 inline constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
 
-// One tensor of a file: a dense tensor, or a column of a table for a range of buckets.
+// One tensor of a file: a dense tensor, a chunk of one, or a column of a table for a range of buckets.
 struct CheckpointBlock {
   std::size_t tensor = 0;  // number in the table of the Reader
   BucketRange buckets;     // of a column
-  std::uint64_t rows = 0;
+  std::uint64_t rows = 0;  // of a column
+  Shape begin;             // of a chunk: where it begins in its tensor
 };
 
 // A dense tensor, or a whole column of a table.
 struct CheckpointTensor {
+  enum class Kind : std::uint8_t { kDense, kChunked, kColumn };
+
   DType dtype = DType::kU8;
   Shape shape;  // with the rows of all blocks
-  bool column = false;
-  std::vector<CheckpointBlock> blocks;  // one of a dense tensor; those of a column in ascending order of buckets
+  Kind kind = Kind::kDense;
+  std::vector<CheckpointBlock> blocks;  // one of kDense; those of a column in ascending order of buckets
+
+  bool is_column() const { return kind == Kind::kColumn; }
+};
+
+// How a Reader shows the columns of tables.
+enum class Columns : std::uint8_t {
+  kWhole,     // each as one tensor
+  kInBlocks,  // as the files have them, so that a conversion keeps the tables
 };
 
 // Immutable and thread-safe.
@@ -43,10 +55,13 @@ class CheckpointIndex {
   static CheckpointIndex open(const std::filesystem::path& path, ReadOptions options,
                               SeveralIndexes several = SeveralIndexes::kPreferPlain);
 
+  // Of a file or a set that is open. `path` is where it was opened.
+  static CheckpointIndex of_plain(Reader reader, const std::filesystem::path& path);
+
   // The files: its tensors are the blocks.
   const Reader& reader() const { return reader_; }
   // The checkpoint: its tensors are those of tensors(), under the same names. `path` is for messages.
-  Reader assembled(const std::string& path) const;
+  Reader assembled(const std::string& path, Columns columns = Columns::kWhole) const;
   const std::map<std::string, CheckpointTensor, std::less<>>& tensors() const { return tensors_; }
   // True when every id must lie in the buckets of its block. This is false for the recis layout: RecIS stores negative
   // ids by another rule than the one by which it looks them up.
@@ -61,11 +76,11 @@ class CheckpointIndex {
   explicit CheckpointIndex(Reader reader) : reader_(std::move(reader)) {}
   static CheckpointIndex open_directory(const std::filesystem::path& directory, const ReadOptions& options,
                                         SeveralIndexes several, io::FileOps& ops);
-  // Of a file or a set. `path` is where it was opened.
-  static CheckpointIndex of_plain(Reader reader, const std::filesystem::path& path);
   static CheckpointIndex open_recis(const std::filesystem::path& directory, const ReadOptions& options,
                                     io::FileOps& ops);
   void add_dense(std::string name, std::size_t tensor);
+  void add_chunk(TensorChunk chunk);
+  void check_chunks(const std::string& name, const CheckpointTensor& tensor) const;
   void add_block(const std::string& table, const std::string& slot, const BucketRange& buckets, std::size_t tensor);
   // Adds the tables that the metadata describes. All other tensors are dense.
   void add_plain();

@@ -9,6 +9,7 @@
 #include "checkpoint/block_plan.h"
 #include "checkpoint/layouts.h"
 #include "codec/json.h"
+#include "file/boxes/chunk_entry.h"
 #include "file/bucket_range_text.h"
 #include "file/table_entry.h"
 #include "weightstore/error.h"
@@ -19,6 +20,12 @@ namespace {
 constexpr std::uint64_t kDefaultMaxBlockBytes = 1u << 20;  // below this a block is not worth its entry in the index
 constexpr std::uint64_t kFileBytes = 1u << 20;             // below this a file is not worth opening
 
+std::string key_of(const WriteBlock& block, const BucketRange& buckets) {
+  if (block.kind() == BlockKind::kDense) return block.tensor_name();
+  if (block.kind() == BlockKind::kChunk) return chunk_key(block.tensor_name(), block.begin());
+  return plain_key(block.table(), block.slot()) + "/" + bucket_range_key(buckets);
+}
+
 }  // namespace
 
 // Largest first onto the file that has least: no file ends up larger than the mean and one block.
@@ -28,9 +35,7 @@ std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const Sh
   std::uint64_t total = 0;
   for (const WriteBlock& block : blocks) {
     for (PlannedBlock& piece : cut(block, max_block_bytes == 0 ? kDefaultMaxBlockBytes : max_block_bytes)) {
-      piece.key = block.kind() == BlockKind::kDense
-                      ? block.tensor_name()
-                      : plain_key(block.table(), block.slot()) + "/" + bucket_range_key(piece.buckets);
+      piece.key = key_of(block, piece.buckets);
       total += piece.nbytes;
       planned.push_back(std::move(piece));
     }
@@ -57,6 +62,7 @@ std::vector<PlannedFile> plan_plain(std::span<const WriteBlock> blocks, const Sh
 std::string plain_index(std::span<const ShardRecord> records) {
   std::map<std::string_view, std::string_view> weight_map;
   TableDescriptions tables;
+  ChunkDescriptions chunks;
   std::uint64_t total = 0;
   Value::Map files;
   for (const ShardRecord& record : records) {
@@ -65,18 +71,20 @@ std::string plain_index(std::span<const ShardRecord> records) {
       for (const RecordedBlock& block : file.blocks) {
         weight_map.emplace(block.key, file.name);
         total += block.end - block.begin;
-        if (block.kind == BlockKind::kDense) continue;
-        tables.add(block.table, block.slot, block.buckets);
+        if (block.kind == BlockKind::kChunk) chunks.add(block.name, block.whole, block.chunk_begin);
+        if (block.is_column()) tables.add(block.table, block.slot, block.buckets);
       }
     }
   }
-  Value ours = Value::Map{{"version", kPlainVersion},
-                          {"attempt", records.empty() ? std::string() : records.front().attempt},
-                          {"shard_num", std::uint64_t{records.size()}},
-                          {"files", std::move(files)},
-                          {"tables", tables.value()}};
+  Value::Map ours = {{"version", kPlainVersion},
+                     {"attempt", records.empty() ? std::string() : records.front().attempt},
+                     {"shard_num", std::uint64_t{records.size()}},
+                     {"files", std::move(files)},
+                     {"tables", tables.value()}};
+  if (!chunks.empty()) ours.emplace_back("chunked", chunks.value());
   std::string json = "{\n  \"metadata\": {\n    \"format\": \"pt\",\n    \"total_size\": " + std::to_string(total) +
-                     ",\n    \"" + std::string(kTablesKey) + "\": " + json_encode(ours) + "\n  },\n  \"weight_map\": {";
+                     ",\n    \"" + std::string(kTablesKey) + "\": " + json_encode(std::move(ours)) +
+                     "\n  },\n  \"weight_map\": {";
   const char* separator = "\n    ";
   for (const auto& [key, file] : weight_map) {
     json += std::exchange(separator, ",\n    ");

@@ -142,6 +142,12 @@ std::vector<PlannedFile> plan_recis(std::span<const WriteBlock> blocks, const Sh
   std::vector<PlannedBlock> planned;
   for (const WriteBlock& block : blocks) {
     check_readable(block);
+    if (block.kind() == BlockKind::kChunk) {
+      throw Error(ErrorCode::kUnsupported,
+                  "is distributed over the shards, and the recis layout has only whole tensors; save with the plain "
+                  "layout, or give full_tensor() of it")
+          .in_tensor(block.tensor_name());
+    }
     std::vector<PlannedBlock> cut_block = cut(block, max_block_bytes);
     for (std::size_t i = 0; i < cut_block.size(); ++i) {
       // RecIS has no slots whose rows are of the shape []; its own of one number a row are [rows, 1].

@@ -11,14 +11,18 @@ namespace {
 constexpr int kVersion = 2;
 
 Value encode_block(const RecordedBlock& block) {
-  Value::List shape(block.shape.begin(), block.shape.end());
+  const auto list = [](const Shape& shape) { return Value::List(shape.begin(), shape.end()); };
   Value::Map map = {{"key", block.key},
                     {"name", block.name},
                     {"kind", std::string(to_string(block.kind))},
                     {"dtype", std::string(name_of(block.dtype))},
-                    {"shape", std::move(shape)},
+                    {"shape", list(block.shape)},
                     {"data_offsets", Value::List{block.begin, block.end}}};
-  if (block.kind != BlockKind::kDense) {
+  if (block.kind == BlockKind::kChunk) {
+    map.emplace_back("whole", list(block.whole));
+    map.emplace_back("chunk_begin", list(block.chunk_begin));
+  }
+  if (block.is_column()) {
     map.emplace_back("table", block.table);
     map.emplace_back("slot", block.slot);
     map.emplace_back("slice", bucket_range_value(block.buckets));
@@ -27,10 +31,16 @@ Value encode_block(const RecordedBlock& block) {
 }
 
 BlockKind kind_from_name(std::string_view name) {
-  for (const BlockKind kind : {BlockKind::kDense, BlockKind::kIds, BlockKind::kSlot}) {
+  for (const BlockKind kind : {BlockKind::kDense, BlockKind::kChunk, BlockKind::kIds, BlockKind::kSlot}) {
     if (to_string(kind) == name) return kind;
   }
   fail_field("kind");
+}
+
+Shape shape_field(const Value& value, std::string_view key) {
+  Shape shape;
+  for (const Value& dim : list_field(value, key)) shape.push_back(as_uint(dim, key));
+  return shape;
 }
 
 RecordedBlock decode_block(const Value& value) {
@@ -41,12 +51,16 @@ RecordedBlock decode_block(const Value& value) {
   const auto dtype = dtype_from_name(text_field(value, "dtype"));
   if (!dtype) fail_field("dtype");
   block.dtype = *dtype;
-  for (const Value& dim : list_field(value, "shape")) block.shape.push_back(as_uint(dim, "shape"));
+  block.shape = shape_field(value, "shape");
   const Value::List& offsets = list_field(value, "data_offsets");
   if (offsets.size() != 2) fail_field("data_offsets");
   block.begin = as_uint(offsets[0], "data_offsets");
   block.end = as_uint(offsets[1], "data_offsets");
-  if (block.kind != BlockKind::kDense) {
+  if (block.kind == BlockKind::kChunk) {
+    block.whole = shape_field(value, "whole");
+    block.chunk_begin = shape_field(value, "chunk_begin");
+  }
+  if (block.is_column()) {
     if (block.shape.empty()) fail_field("shape");
     block.table = text_field(value, "table");
     block.slot = text_field(value, "slot");

@@ -20,10 +20,14 @@ struct RecordedBlock {
   std::string table;  // of a column, like slot and buckets
   std::string slot;
   BucketRange buckets;
+  Shape whole;  // of a chunk: the shape of its tensor, and where it begins there
+  Shape chunk_begin;
   DType dtype = DType::kU8;
   Shape shape;
   std::uint64_t begin = 0;  // of its bytes, from the end of the header
   std::uint64_t end = 0;
+
+  bool is_column() const { return kind == BlockKind::kIds || kind == BlockKind::kSlot; }
 };
 
 struct RecordedFile {

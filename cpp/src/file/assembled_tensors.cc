@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/joined_source.h"
+#include "file/boxes/box_cover.h"
+#include "file/boxes/boxed_source.h"
 #include "file/reader_state.h"
 #include "weightstore/error.h"
 
@@ -16,7 +18,7 @@ namespace weightstore {
 class AssembledTensors::PartChecksums final : public Checksums {
  public:
   PartChecksums(std::shared_ptr<const Reader::State> parts, std::shared_ptr<const Checksums> checksums,
-                std::shared_ptr<const std::vector<PartNumbers>> joined)
+                std::shared_ptr<const std::vector<Joined>> joined)
       : parts_(std::move(parts)), checksums_(std::move(checksums)), joined_(std::move(joined)) {}
 
   bool covers(const TensorTable& table, std::size_t tensor) const override {
@@ -34,6 +36,7 @@ class AssembledTensors::PartChecksums final : public Checksums {
   }
 
   void check(const TensorTable& table, std::size_t tensor, const ConstBytes* bytes) const override {
+    if (bytes != nullptr && !is_in_order(table, tensor)) bytes = nullptr;
     std::uint64_t done = 0;
     std::size_t only;
     for (const std::size_t part : parts_of(table, tensor, only)) {
@@ -76,11 +79,16 @@ class AssembledTensors::PartChecksums final : public Checksums {
   }
 
  private:
+  bool is_in_order(const TensorTable& table, std::size_t tensor) const {
+    const std::size_t first = parts_->table.sources().size();
+    return table.source_of(tensor) < first || (*joined_)[table.source_of(tensor) - first].is_in_order;
+  }
+
   // The parts of a tensor. `only` is memory for the number of a single part.
   std::span<const std::size_t> parts_of(const TensorTable& table, std::size_t tensor, std::size_t& only) const {
     const TensorTable& parts = parts_->table;
     const std::size_t source = table.source_of(tensor);
-    if (source >= parts.sources().size()) return (*joined_)[source - parts.sources().size()];
+    if (source >= parts.sources().size()) return (*joined_)[source - parts.sources().size()].numbers;
     // The only part has the place of the tensor. Parts are in the order of their places; of several empty parts at one
     // place any will do.
     const auto place_of = [](const TensorTable& of, std::size_t i) {
@@ -94,7 +102,7 @@ class AssembledTensors::PartChecksums final : public Checksums {
 
   const std::shared_ptr<const Reader::State> parts_;
   const std::shared_ptr<const Checksums> checksums_;
-  const std::shared_ptr<const std::vector<PartNumbers>> joined_;
+  const std::shared_ptr<const std::vector<Joined>> joined_;
 };
 
 AssembledTensors::AssembledTensors(Reader parts, std::string name) : parts_(std::move(parts)), name_(std::move(name)) {
@@ -116,7 +124,29 @@ void AssembledTensors::add(std::string_view name, std::span<const std::uint64_t>
   auto source = std::make_shared<JoinedSource>(std::move(ranges), name_);
   const std::uint64_t size = source->size();
   table_.add({name, parts.dtype(first), shape, table_.add_source(std::move(source)), 0, size, std::nullopt, nullptr});
-  joined_.push_back(std::move(numbers));
+  joined_.push_back({std::move(numbers), true});
+}
+
+void AssembledTensors::add_boxes(std::string_view name, std::span<const std::uint64_t> shape, PartNumbers numbers,
+                                 std::span<const Shape> begins) try {
+  const TensorTable& parts = parts_.table();
+  const DType dtype = parts.dtype(numbers.front());
+  std::vector<BoxPart> boxes;
+  std::vector<BoxPlace> places;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::size_t part = numbers[i];
+    if (parts.dtype(part) != dtype) throw Error(ErrorCode::kCorrupt, "its chunks are of different types");
+    places.push_back({begins[i], parts.shape(part)});
+    boxes.push_back({BoxRuns(box_of(dtype, shape, begins[i], places.back().size)),
+                     parts.sources()[parts.source_of(part)], parts.begin(part)});
+  }
+  if (const auto problem = why_no_cover(shape, places)) throw Error(ErrorCode::kCorrupt, *problem);
+  const std::uint64_t size = boxes.front().runs.tensor_bytes();
+  auto source = boxed_source(std::move(boxes), size, name_);
+  table_.add({name, dtype, shape, table_.add_source(std::move(source)), 0, size, std::nullopt, nullptr});
+  joined_.push_back({std::move(numbers), false});
+} catch (Error& error) {
+  throw Error(ErrorCode::kCorrupt, error.message()).in_tensor(name);
 }
 
 Reader AssembledTensors::finish() && {
@@ -131,7 +161,7 @@ Reader AssembledTensors::finish() && {
   state->is_set = true;
   state->name = std::move(name_);
   state->expansion = parts->expansion;
-  const auto joined = std::make_shared<const std::vector<PartNumbers>>(std::move(joined_));
+  const auto joined = std::make_shared<const std::vector<Joined>>(std::move(joined_));
   state->own_checksums = [parts, joined] {
     return std::make_shared<PartChecksums>(parts, parts->known_checksums(), joined);
   };

@@ -28,6 +28,11 @@ class AssembledTensors {
   // Adds a tensor whose bytes are those of `numbers`, tensors of the parts, one after the other. There is at least one.
   void add(std::string_view name, std::span<const std::uint64_t> shape, PartNumbers numbers);
 
+  // Adds a tensor whose parts are boxes: `begins` says where each of them begins. Throws Error(kCorrupt) if they have
+  // other types, or do not cover the tensor.
+  void add_boxes(std::string_view name, std::span<const std::uint64_t> shape, PartNumbers numbers,
+                 std::span<const Shape> begins);
+
   // The Reader. Metadata and options are those of the parts. Reading and verifying compares the checksums of the parts,
   // which errors name. Throws Error(kCorrupt) when a name was added twice.
   Reader finish() &&;
@@ -35,10 +40,16 @@ class AssembledTensors {
  private:
   class PartChecksums;
 
+  // A tensor of several parts.
+  struct Joined {
+    PartNumbers numbers;
+    bool is_in_order;  // the bytes of the parts lie one after the other in the tensor
+  };
+
   Reader parts_;
   std::string name_;
   TensorTable table_;  // its first sources are those of the parts; a joined source for each entry of joined_ follows
-  std::vector<PartNumbers> joined_;
+  std::vector<Joined> joined_;
 };
 
 }  // namespace weightstore

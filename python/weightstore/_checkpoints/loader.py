@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._files.progress import Progress, check_progress
 from .._files.source import Verify
-from . import arguments, torch_library
+from . import arguments, parts, torch_library
 from .background_call import BackgroundCall
 from .torch_errors import translated
 
@@ -24,7 +24,8 @@ class Loader:
     hashtables: name to `HashTable`, or to `torch.classes.store.HashTable`; the key must be the table's `name()`. The load adds
         rows, or overwrites those of the same id. It skips ids outside the buckets of a table, so that any number of shards
         may load.
-    tensors: name to tensor, or (name, tensor) pairs; filled in place. No tensor may have the name of a table. Tensors may
+    tensors: name to tensor, or (name, tensor) pairs; filled in place. Of a DTensor each rank reads its part, whatever parts the
+        checkpoint was saved in. No tensor may have the name of a table. Tensors may
         share memory, as tied weights do, if the checkpoint has the same values for what they share.
     filter_func: gets the load info, {target: {name in the checkpoint: [columns]}}, and returns what to load.
     strict: it is an error if the checkpoint lacks a target, or has a tensor that is no target.
@@ -56,10 +57,14 @@ class Loader:
         self._filter_func = filter_func
         self._progress = progress
         check_progress(progress)
+        memory, places = parts.to_load(self._tensors)
         with translated():
             self._impl = torch.classes.store.Loader(
-                self._path, arguments.whole_number("parallel", parallel), self._hashtables, self._tensors
+                self._path, arguments.whole_number("parallel", parallel), self._hashtables, memory
             )
+            if places:
+                wholes, begins = ({name: list(place[i]) for name, place in places.items()} for i in (0, 1))
+                self._impl.set_parts(wholes, begins)
             self._impl.configure(json.dumps({"strict": strict, "verify": arguments.verify_word(verify)}))
 
     def __repr__(self) -> str:
@@ -74,4 +79,7 @@ class Loader:
     def load(self) -> None:
         """Loads. Checks names, types and shapes first; an error about them leaves everything as it was."""
         info = self._filter_func(self.default_load_info())
-        BackgroundCall(self._impl, lambda: self._impl.load(json.dumps(info)), self._progress).wait()
+        try:
+            BackgroundCall(self._impl, lambda: self._impl.load(json.dumps(info)), self._progress).wait()
+        finally:
+            parts.changed(self._tensors.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 import os
 import queue
@@ -14,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import errors
 from .._files.progress import Progress, check_progress
 from .._files.sizes import Size
-from . import arguments, torch_library
+from . import arguments, parts, torch_library
 from .background_call import BackgroundCall
+from .parts import Part
 from .torch_errors import translated
 
 if TYPE_CHECKING:
@@ -30,7 +33,8 @@ class Saver:
 
     hashtables: name to `HashTable`, or to `torch.classes.store.HashTable`; each shard saves its own. The key must be the
         table's `name()`.
-    tensors: name to tensor, or (name, tensor) pairs; only shard 0 saves them.
+    tensors: name to tensor, or (name, tensor) pairs; only shard 0 saves them. Of a DTensor each rank of its mesh saves its
+        part; replicas are saved once, by the first of these ranks. So give all shards their DTensors.
     filter_func: gets the list of blocks (`tensor_name()`, `slice_info()`, `nbytes()`, `dtype()`, `shape()`, `kind()`) and
         returns the blocks to save.
     layout: "plain" (SafeTensors with a Hugging Face index) or "recis" (as RecIS reads and writes).
@@ -94,6 +98,10 @@ class Saver:
             "run": "" if run is None else str(run),
             "timeout": min(arguments.seconds("timeout", timeout), _LONGEST_TIMEOUT),
         }
+        # Says, at each save, what of its tensors this shard saves.
+        self._share: Callable[[Mapping[str, torch.Tensor]], Mapping[str, Part]] = functools.partial(
+            parts.of_first_shard, self._shard_index
+        )
         self._staging: dict[str, torch.Tensor] = {}
         self._running: Future[None] | None = None
         with translated():
@@ -109,14 +117,25 @@ class Saver:
     def save(self) -> None:
         """Saves. Returns on shard 0 when the checkpoint is complete, on other shards when shard 0 has begun this save and
         can use their part."""
-        blocks = self._blocks(lambda: self._tensors)
+        blocks = self._blocks(self._parts)
         BackgroundCall(self._impl, lambda: self._impl.save(blocks.pop()), self._progress).wait()
+
+    def deferred(self) -> Callable[[], None]:
+        """Takes snapshots of the tables, and returns a function that saves them and the tensors, once and on any thread. The caller
+        leaves the tensors as they are until then."""
+        blocks = self._blocks(self._parts)
+
+        def save() -> None:
+            with translated():
+                self._impl.save(blocks.pop())
+
+        return save
 
     def save_async(self) -> Future[None]:
         """Saves the tables and tensors of this moment in the background. Copies the tensors into memory that is kept for the
         next call; tables copy a page when it is first written to. When this returns, shard 0 has locked the directory: a
         later save into it is refused until this one has ended."""
-        blocks = self._blocks(lambda: self._staged() if self._shard_index == 0 else {})
+        blocks = self._blocks(self._staged)
         begun = False
         try:
             with translated():
@@ -160,13 +179,14 @@ class Saver:
             begun.put(call)
         return future
 
-    def _blocks(self, tensors: Callable[[], Mapping[str, torch.Tensor]]) -> list[list[Any]]:
+    def _blocks(self, find_parts: Callable[[], Mapping[str, Part]]) -> list[list[Any]]:
         """The list of blocks to save, inside another list from which the caller takes it out: an error that somebody keeps
         must not keep the snapshots of the tables alive."""
         self._agree()
         try:
             with translated():
-                blocks = self._impl.make_write_blocks(self._hashtables, tensors())
+                blocks = self._impl.make_write_blocks(self._hashtables, {})
+                blocks += self._impl.make_part_blocks(*parts.by_kind(find_parts()))
             return [arguments.chosen_blocks(self._filter_func(blocks))]
         except BaseException as error:
             self._give_up(error)
@@ -220,18 +240,24 @@ class Saver:
 
         return dist.is_available() and dist.is_initialized() and dist.get_world_size() == self._shard_num
 
-    def _staged(self) -> dict[str, torch.Tensor]:
+    def _parts(self) -> Mapping[str, Part]:
+        """What of the tensors this shard saves."""
+        return self._share(self._tensors)
+
+    def _staged(self) -> Mapping[str, Part]:
+        """The same, in memory of this saver."""
         import torch
 
-        self._impl.check_tensors(self._tensors)
+        found = self._parts()
+        self._impl.check_tensors({name: part.values for name, part in found.items()})
         # Outside inference mode: a tensor that is made inside it can never be written to outside.
         with torch.inference_mode(False), torch.no_grad():
-            for name, tensor in self._tensors.items():
+            for name, part in found.items():
                 known = self._staging.get(name)
-                if known is None or known.shape != tensor.shape or known.dtype != tensor.dtype:
-                    self._staging[name] = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
-                self._staging[name].copy_(tensor.detach())
-        return {name: self._staging[name] for name in self._tensors}
+                if known is None or known.shape != part.values.shape or known.dtype != part.values.dtype:
+                    self._staging[name] = torch.empty(part.values.shape, dtype=part.values.dtype, device="cpu")
+                self._staging[name].copy_(part.values.detach())
+        return {name: dataclasses.replace(part, values=self._staging[name]) for name, part in found.items()}
 
 
 def split_sparse_dense_state_dict(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -10,10 +10,7 @@ import torch
 from torch.distributed.checkpoint.staging import AsyncStager
 from torch.distributed.tensor import DTensor
 
-from .. import _core
-
-# Larger tensors get memory with huge pages, which is much faster to fill for the first time.
-_LARGE = 1 << 20
+from .._tensors import torch_memory
 
 
 class _Staged(dict[Any, Any]):
@@ -82,7 +79,7 @@ class Stager(AsyncStager):
         values = tensor.detach()
         kept = known.get(path)
         if kept is None or kept.shape != values.shape or kept.dtype != values.dtype:
-            kept = _memory_for(values)
+            kept = torch_memory.new_memory(values)
         kept.copy_(values)
         self._kept[path] = kept
         return kept
@@ -94,11 +91,3 @@ def _like(value: dict[Any, Any], items: dict[Any, Any]) -> Any:
     for key, item in items.items():
         result[key] = item
     return result
-
-
-def _memory_for(values: torch.Tensor) -> torch.Tensor:
-    if values.nbytes < _LARGE:
-        return torch.empty(values.shape, dtype=values.dtype, device="cpu")
-    memory = _core.allocate(values.nbytes)
-    flat = torch.frombuffer(memory, dtype=torch.uint8)
-    return flat.view(values.dtype).view(values.shape)

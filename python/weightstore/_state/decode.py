@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from . import scalars, types
@@ -14,62 +14,85 @@ from .tree import REFERENCE, Tree, corrupt
 _SAME_HASH = 100
 
 Tensor = Callable[[int], Any]
-"""Makes the array or tensor of a node, given by its number. Raises ValueError."""
+"""Makes the array, tensor or table of a node, given by its number. Raises ValueError or KeyError."""
 
 
 class Decoded:
-    """What a tree describes."""
+    """What a tree describes, or the part of it that some of its nodes are, with all that these refer to."""
 
-    def __init__(self, tree: Tree, tensor: Tensor, path: str) -> None:
+    def __init__(self, tree: Tree, tensor: Tensor, path: str, nodes: Collection[int] | None = None) -> None:
         """Raises FormatError, with the path of the file, if the tree was not made by encode()."""
-        self._made: list[Any] = []
+        self._made: list[Any] = [None] * len(tree.nodes)
         self._path = path
-        for number, node in enumerate(tree.nodes):
+        for number in range(len(tree.nodes)) if nodes is None else sorted(nodes):
             try:
-                self._made.append(_node(number, node, self._made, tensor))
-            except (ValueError, TypeError, RuntimeError, OverflowError, IndexError) as error:
+                self._made[number] = _node(number, tree.nodes[number], self._made, tensor)
+            except (ValueError, TypeError, RuntimeError, OverflowError, LookupError) as error:
                 raise corrupt(path, f"node {number}: {error}") from None
-        self.root = self.value(tree.root)
 
     def value(self, encoded: Any) -> Any:
         """A value of the tree: the root, or one in a node."""
         try:
-            return _value(encoded, self._made)
+            return _value(encoded, self._made, len(self._made))
         except ValueError as error:
             raise corrupt(self._path, str(error)) from None
 
 
-def _value(value: Any, made: list[Any]) -> Any:
+def _value(value: Any, made: list[Any], end: int) -> Any:
+    """end: a reference must be to a node before this one."""
     if isinstance(value, list) and value[:1] == [REFERENCE]:
-        if len(value) != 2 or type(value[1]) is not int or not 0 <= value[1] < len(made):
-            raise ValueError(f"{value[1:]!r} does not refer to a node before this one")
-        return made[value[1]]
+        return made[referred(value, end)]
     return scalars.decode(value)
+
+
+def referred(reference: list[Any], end: int) -> int:
+    """The number of the node that a reference names. Raises ValueError unless it is before `end`."""
+    if len(reference) != 2 or type(reference[1]) is not int or not 0 <= reference[1] < end:
+        raise ValueError(f"{reference[1:]!r} does not refer to a node before this one")
+    return reference[1]
+
+
+def reachable(tree: Tree, values: Iterable[Any], path: str) -> set[int]:
+    """The numbers of the nodes that values of the tree refer to, and of those that these refer to. Raises FormatError."""
+    found: set[int] = set()
+    end = len(tree.nodes)
+    waiting = [(value, end) for value in values]
+    try:
+        while waiting:
+            value, end = waiting.pop()
+            if isinstance(value, list) and value[:1] == [REFERENCE]:
+                number = referred(value, end)
+                if number not in found:
+                    found.add(number)
+                    waiting += [(part, number) for part in tree.nodes[number][1:] if isinstance(part, list)]
+    except ValueError as error:
+        raise corrupt(path, str(error)) from None
+    return found
 
 
 def _node(number: int, node: list[Any], made: list[Any], tensor: Tensor) -> Any:
     kind, rest = node[0], node[1:]
     if kind in ("list", "tuple"):
-        items = [_value(item, made) for item in rest]
+        items = [_value(item, made, number) for item in rest]
         return items if kind == "list" else tuple(items)
     if kind in ("set", "frozenset"):
         keys = _distinct([scalars.decode_key(item) for item in rest])
         return keys if kind == "set" else frozenset(keys)
     if kind == "dict":
-        return _dict(rest, made)
+        return _dict(rest, made, number)
     if kind == "Counter":
-        return collections.Counter(_dict(rest, made))
+        return collections.Counter(_dict(rest, made, number))
     if kind == "OrderedDict":
-        ordered = collections.OrderedDict(_dict(rest[1:], made))
-        vars(ordered).update(_attributes(_value(rest[0], made)))
+        ordered = collections.OrderedDict(_dict(rest[1:], made, number))
+        vars(ordered).update(_attributes(_value(rest[0], made, number)))
         return ordered
     if kind == "defaultdict":
         if rest[0] is not None and rest[0] not in FACTORIES:
             raise ValueError(f"{rest[0]!r} is not a factory")
-        return collections.defaultdict(FACTORIES.get(rest[0]), _dict(rest[1:], made))
+        return collections.defaultdict(FACTORIES.get(rest[0]), _dict(rest[1:], made, number))
     if kind == "dataclass":
-        return _dataclass(rest[0], _dict(rest[1:], made))
-    if kind in ("tensor", "array"):
+        return _dataclass(rest[0], _dict(rest[1:], made, number))
+    if kind in ("tensor", "array", "table"):
         return tensor(number)
     if kind == "numbers":
         return _numbers(rest[0], tensor(number))
@@ -79,8 +102,8 @@ def _node(number: int, node: list[Any], made: list[Any], tensor: Tensor) -> Any:
     raise ValueError(f"{kind!r} is not a kind of container")
 
 
-def _dict(flat: list[Any], made: list[Any]) -> dict[Any, Any]:
-    return {key: _value(value, made) for key, value in pairs(flat).items()}
+def _dict(flat: list[Any], made: list[Any], end: int) -> dict[Any, Any]:
+    return {key: _value(value, made, end) for key, value in pairs(flat).items()}
 
 
 def pairs(flat: list[Any]) -> dict[Any, Any]:

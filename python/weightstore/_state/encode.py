@@ -23,6 +23,12 @@ _KEY = object()  # marks a child that is a key of its dict, or an element of its
 _PUSHED = object()
 
 
+class Table(NamedTuple):
+    """Stands for a hash table of embeddings in a state. Its rows are not in the tensors of the state."""
+
+    name: str
+
+
 class Encoded(NamedTuple):
     """tensors: what the file holds, by name: arrays of numpy and tensors of torch."""
 
@@ -47,13 +53,20 @@ class _Leaf(NamedTuple):
     path: Path
 
 
-def encode(state: Any) -> Encoded:
-    """Raises InvalidArgument, with the path of the value, for what cannot be saved."""
-    return _Encoder().run(state)
+def encode(state: Any, resolve: Callable[[Any], Any] | None = None) -> Encoded:
+    """Raises InvalidArgument, with the path of the value, for what cannot be saved.
+
+    resolve: returns what takes the place of a value: the state of an object, a Table, or the value itself. With it the state may
+        have DTensors: each is one tensor of the tree, whichever part of it this process has.
+    """
+    return _Encoder(resolve).run(state)
 
 
 class _Encoder:
-    def __init__(self) -> None:
+    def __init__(self, resolve: Callable[[Any], Any] | None) -> None:
+        self.resolve = resolve
+        # What resolve() made, of which nobody else knows.
+        self.resolved: list[Any] = []
         self.nodes: list[list[Any]] = []
         self.leaves: list[_Leaf] = []
         self.tensors: dict[str, Any] = {}
@@ -88,9 +101,16 @@ class _Encoder:
 
     def _value(self, value: Any, path: Path) -> Any:
         """Its form in the tree; _PUSHED if its children come first."""
+        if self.resolve is not None:
+            resolved = self.resolve(value)
+            if resolved is not value:
+                self.resolved.append(resolved)
+                value = resolved
         if id(value) in self.index_of:
             return [REFERENCE, self.index_of[id(value)]]
         kind = type(value)
+        if kind is Table:
+            return self._add(value, ["table", value.name])
         if kind in (bytes, str) and len(value) > LONGEST_BYTES:
             return self._long_text(value, path)
         if kind in (list, tuple, set, frozenset) and len(value) > LONGEST_NUMBERS:
@@ -141,7 +161,7 @@ class _Encoder:
 
     def _leaf(self, value: Any, path: Path) -> Any:
         problem = _library(value).refusal(value)
-        if problem is not None:
+        if problem is not None and not (self.resolve is not None and frameworks.is_distributed(value)):
             raise _refused(value, path, problem)
         leaf = _Leaf(["tensor" if frameworks.is_tensor(value) else "array"], value, path)
         self.leaves.append(leaf)
@@ -152,7 +172,8 @@ class _Encoder:
         leaf_of = {id(leaf.value): leaf for leaf in self.leaves}
         names = {id(leaf.value): self.names.take(leaf.path) for leaf in self.leaves}
         views: set[int] = set()
-        for group in groups(_library(leaf.value).extent(leaf.value) for leaf in self.leaves):
+        here = [leaf.value for leaf in self.leaves if not frameworks.is_distributed(leaf.value)]
+        for group in groups(_library(value).extent(value) for value in here):
             members = [leaf_of[id(extent.value)] for extent in group.members]
             begin = group.begin
             if group.owner is not None:

@@ -39,6 +39,8 @@ def stored(tensor: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
     """What the file holds for a tensor, and the options with which it becomes the tensor again."""
     options: dict[str, Any] = _class_options(tensor)
     value = tensor.detach()
+    if frameworks.is_distributed(value):
+        return value, options
     if not value.is_contiguous() and _is_dense(list(value.shape), list(value.stride())):
         options["strides"] = list(value.stride())
     if value.dtype in _PAIRED:

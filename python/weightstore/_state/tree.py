@@ -47,6 +47,11 @@ def parse(text: str, path: str) -> Tree:
         found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise corrupt(path, f"it is not JSON ({error})") from None
+    return parse_document(found, path)
+
+
+def parse_document(found: Any, path: str) -> Tree:
+    """The tree of a document of JSON. Raises FormatError unless it has the outer form of a tree."""
     if not isinstance(found, dict) or found.get("version") != VERSION:
         version = found.get("version") if isinstance(found, dict) else None
         raise corrupt(path, f"its version is {version!r}; this weightstore reads version {VERSION}")

@@ -19,6 +19,12 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def is_distributed(value: Any) -> bool:
+    """Whether this is a DTensor, of which other processes have parts."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(value, module.DTensor)
+
+
 @cache
 def _torch_memory() -> Any:
     """The module that looks at tensors; it imports torch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .. import errors
+from .. import _core, errors
 
 _NO_MEMORY = (
     "has no memory of its own: it is a DTensor, a FakeTensor or another tensor subclass that wraps its values; pass "
@@ -126,3 +126,15 @@ def require_memory(tensor: torch.Tensor, name: str, format: str = "") -> None:
     if problem is not None:
         code = "no_data" if tensor.device.type == "meta" else "invalid_argument"
         raise errors.make(code, problem, tensor=name or None, format=format)
+
+
+# Larger tensors get memory with huge pages, which is much faster to fill for the first time.
+_LARGE = 1 << 20
+
+
+def new_memory(values: torch.Tensor) -> torch.Tensor:
+    """A tensor on the CPU of the same type and shape, row-major, without values."""
+    if values.nbytes < _LARGE:
+        return torch.empty(values.shape, dtype=values.dtype, device="cpu")
+    flat = torch.frombuffer(_core.allocate(values.nbytes), dtype=torch.uint8)
+    return flat.view(values.dtype).view(values.shape)

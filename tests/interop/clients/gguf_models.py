@@ -34,7 +34,11 @@ MODELS = {
     "qwen2": ("Qwen2", {}, {}),
     "qwen3": ("Qwen3", {"head_dim": 128}, {}),
     # transformers 4 takes the default of 60 experts, whatever the file says.
-    "qwen2moe": ("Qwen2Moe", {"num_experts": 60, "num_experts_per_tok": 2}, {"expert_count": 60, "expert_used_count": 2}),
+    "qwen2moe": (
+        "Qwen2Moe",
+        {"num_experts": 60, "num_experts_per_tok": 2},
+        {"expert_count": 60, "expert_used_count": 2},
+    ),
     "qwen3moe": (
         "Qwen3Moe",
         {"num_experts": 4, "num_experts_per_tok": 2, "head_dim": 32, "norm_topk_prob": True},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from support.torch_classes import torch
 
 def test_the_example_in_the_document(tmp_path, monkeypatch):
     page = Path(__file__).parents[3] / "docs" / "saver.md"
-    saving, loading, by_turns, converting, opening, looking = re.findall(
+    saving, loading, distributed, by_turns, converting, opening, looking = re.findall(
         r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
     )
     monkeypatch.chdir(tmp_path)
@@ -41,6 +43,9 @@ def test_the_example_in_the_document(tmp_path, monkeypatch):
     assert torch.equal(names["table"].lookup(torch.tensor([5]), False)[1], torch.ones(1, 16))
     exec(compile(by_turns, page.name, "exec"), names)
     assert weightstore.CheckpointReader(tmp_path / "by-turns").verify() > 0
+    # In a process of its own: it makes a process group.
+    program = f"import torch, weightstore\n{distributed}assert torch.equal(whole, weight.to_local())"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
     names["table"] = names["make_table"](1, 2)
     names["dense"]["w"].zero_()
     exec(compile(converting, page.name, "exec"), names)

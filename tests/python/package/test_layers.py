@@ -23,6 +23,7 @@ BELOW = {
     "_checkpoints": {"_tensors", "_files"},
     "_dcp": {"_tensors", "_chunks", "_files"},
     "_state": {"_tensors", "_files"},
+    "_training": {"_tensors", "_files", "_modules", "_state", "_checkpoints"},
     "_convert": {"_tensors", "_chunks", "_files", "_modules"},
     "_look": {"_tensors", "_files", "_page"},
     "_cli": {"_tensors", "_files", "_modules", "_convert", "_look"},

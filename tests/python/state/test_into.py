@@ -131,3 +131,58 @@ def test_damage_is_found_before_the_result_is_returned(tmp_path):
     (tmp_path / "s").write_bytes(data)
     with pytest.raises(weightstore.FormatError, match="'w'"):
         load_state(tmp_path / "s")
+
+
+class Careful:
+    """Takes a state only if it likes it. Its tensors are its own."""
+
+    def __init__(self, value, refuses=False):
+        self.weights, self.value, self.refuses = torch.full((3,), float(value)), value, refuses
+
+    def state_dict(self):
+        return {"weights": self.weights, "value": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+        if self.refuses:
+            raise RuntimeError("I refuse")
+        self.weights.copy_(state["weights"])
+
+
+def test_nothing_has_changed_when_an_object_refuses(tmp_path):
+    module, optimizer = trained(0)
+    objects = {"model": module, "optimizer": optimizer, "first": Careful(1), "second": Careful(2)}
+    save_state(tmp_path / "s", {name: each.state_dict() for name, each in objects.items()})
+    other, other_optimizer = trained(1)
+    into = {"first": Careful(7), "second": Careful(8, refuses=True), "model": other, "optimizer": other_optimizer}
+    before = [value.clone() for value in (*other.state_dict().values(), into["first"].weights, into["second"].weights)]
+    moments = [each["exp_avg"].clone() for each in other_optimizer.state_dict()["state"].values()]
+    with pytest.raises(RuntimeError, match="I refuse"):
+        load_state(tmp_path / "s", into=into)
+    after = [*other.state_dict().values(), into["first"].weights, into["second"].weights]
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert into["first"].value == 7
+    now = [each["exp_avg"] for each in other_optimizer.state_dict()["state"].values()]
+    assert all(torch.equal(a, b) for a, b in zip(moments, now, strict=True))
+    into["second"].refuses = False
+    load_state(tmp_path / "s", into=into)
+    assert (into["first"].value, into["second"].value) == (1, 2)
+    assert into["second"].weights.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("changed", ["groups", "parameters"])
+def test_an_optimizer_of_other_parameters_is_refused_before_anything_changes(tmp_path, changed):
+    module, optimizer = trained(0)
+    save_state(tmp_path / "s", {"model": module.state_dict(), "optimizer": optimizer.state_dict()})
+    other, _ = trained(1)
+    before = {name: value.clone() for name, value in other.state_dict().items()}
+    parameters = list(other.parameters())
+    if changed == "groups":
+        wrong = torch.optim.AdamW([{"params": parameters[:2]}, {"params": parameters[2:]}])
+        message = "'optimizer' has 2 groups of parameters, but 1 in the file"
+    else:
+        wrong = torch.optim.AdamW(parameters[1:])
+        message = r"'optimizer.param_groups.0.params' has 4 parameters, but 5 in the file"
+    with pytest.raises(ValidationError, match=message):
+        load_state(tmp_path / "s", into={"model": other, "optimizer": wrong})
+    assert all(torch.equal(before[name], value) for name, value in other.state_dict().items())

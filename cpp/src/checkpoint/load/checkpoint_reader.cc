@@ -6,6 +6,8 @@
 #include "checkpoint/arguments.h"
 #include "checkpoint/check_ids.h"
 #include "checkpoint/checkpoint_index.h"
+#include "file/boxes/chunk_entry.h"
+#include "file/table_entry.h"
 #include "io/parallel.h"
 #include "io/paths.h"
 #include "io/progress_meter.h"
@@ -25,7 +27,7 @@ constexpr std::uint64_t kIdsAtOnce = 1u << 17;
 // Throws unless every column of a table has the same blocks as its ids.
 void check_columns(const CheckpointIndex& index) {
   for (const auto& [name, tensor] : index.tensors()) {
-    if (!tensor.column) continue;
+    if (!tensor.is_column()) continue;
     const std::string ids = name.substr(0, name.rfind('@')) + "@id";
     const CheckpointTensor* of_table = index.find(ids);
     if (of_table == nullptr) throw Error(ErrorCode::kCorrupt, "its table has no ids").in_tensor(name);
@@ -44,7 +46,8 @@ std::vector<CheckpointBlock> id_blocks(const CheckpointIndex& index) {
   std::vector<CheckpointBlock> blocks;
   if (!index.ids_match_buckets()) return blocks;
   for (const auto& [name, tensor] : index.tensors()) {
-    if (tensor.column && name.ends_with("@id")) blocks.insert(blocks.end(), tensor.blocks.begin(), tensor.blocks.end());
+    if (tensor.is_column() && name.ends_with("@id"))
+      blocks.insert(blocks.end(), tensor.blocks.begin(), tensor.blocks.end());
   }
   return blocks;
 }
@@ -84,11 +87,21 @@ void require_checksums(const CheckpointIndex& index, std::size_t right) {
                   printable(table.name(last)) + "', have no checksum; save or convert with checksums");
 }
 
+bool has_chunks(const Reader& reader) {
+  const auto entry = find_table_entry(reader.table().metadata());
+  return entry && !find_tensor_chunks(*entry, reader.table()).empty();
+}
+
 }  // namespace
 
 Reader open_model(const std::filesystem::path& path, const ReadOptions& options) {
   checkpoint::check_path(path);
-  if (!io::is_directory(path, io::current_file_ops())) return Reader::open(path, options);
+  if (!io::is_directory(path, io::current_file_ops())) {
+    Reader reader = Reader::open(path, options);
+    if (!has_chunks(reader)) return reader;
+    // An index by its own path: tables stay in blocks, so that a conversion keeps them.
+    return CheckpointIndex::of_plain(std::move(reader), path).assembled(path.native(), checkpoint::Columns::kInBlocks);
+  }
   return CheckpointIndex::open(path, options, checkpoint::SeveralIndexes::kRefuse).assembled(path.native());
 }
 
@@ -114,7 +127,7 @@ const Reader& CheckpointReader::reader() const { return state_->reader; }
 std::map<std::string, std::vector<std::string>> CheckpointReader::tables() const {
   std::map<std::string, std::vector<std::string>> tables;
   for (const auto& [name, tensor] : state_->index.tensors()) {
-    if (!tensor.column) continue;
+    if (!tensor.is_column()) continue;
     const std::size_t at = name.rfind('@');
     tables[name.substr(0, at)].push_back(name.substr(at + 1));
   }
@@ -142,7 +155,7 @@ std::vector<CheckpointReader::Block> CheckpointReader::blocks(std::string_view n
   at(name);
   const CheckpointTensor& tensor = *state_->index.find(name);
   std::vector<Block> blocks;
-  if (!tensor.column) return blocks;
+  if (!tensor.is_column()) return blocks;
   for (const CheckpointBlock& block : tensor.blocks) blocks.push_back({block.buckets, block.rows});
   return blocks;
 }

@@ -78,12 +78,12 @@ class Planner {
     const CheckpointTensor* source = index_.find(name);
     if (source == nullptr) {
       missing_.push_back(name);
-    } else if (source->dtype != target.dtype || source->shape != target.shape) {
+    } else if (source->dtype != target.dtype || source->shape != target.whole()) {
       mismatched_.push_back(quoted(name) + " in " + file_of(*source) + " is " +
                             type_text(source->dtype, source->shape) + ", its target " +
-                            type_text(target.dtype, target.shape));
+                            type_text(target.dtype, target.whole()));
     } else {
-      plan_.dense.push_back({&target, source});
+      plan_.dense.push_back({&target, source, name});
     }
   }
 
@@ -126,7 +126,7 @@ class Planner {
       return;
     }
     const Shape row_shape(column->shape.begin() + (column->shape.empty() ? 0 : 1), column->shape.end());
-    if (!column->column || column->dtype != slot.dtype || !same_row_shape(row_shape, slot.shape)) {
+    if (!column->is_column() || column->dtype != slot.dtype || !same_row_shape(row_shape, slot.shape)) {
       mismatched_.push_back(quoted(full) + " in " + file_of(*column) + " has rows of " +
                             type_text(column->dtype, row_shape) + ", its target " + type_text(slot.dtype, slot.shape));
       return;

@@ -19,6 +19,7 @@ namespace weightstore::checkpoint {
 struct DenseLoad {
   const LoadTarget* target;
   const CheckpointTensor* source;
+  std::string source_name;
 };
 
 // The rows of one child of a table to load.

@@ -7,9 +7,10 @@
 
 #include "checkpoint/arguments.h"
 #include "checkpoint/load/block_loader.h"
+#include "checkpoint/load/dense_reads.h"
 #include "checkpoint/load/load_plan.h"
-#include "checkpoint/load/shared_targets.h"
 #include "codec/json.h"
+#include "file/boxes/box.h"
 #include "io/progress_meter.h"
 #include "weightstore/error.h"
 #include "weightstore/hash_table.h"
@@ -18,53 +19,12 @@ namespace weightstore {
 namespace {
 
 using checkpoint::BlockLoad;
-using checkpoint::CheckpointBlock;
 using checkpoint::DenseLoad;
+using checkpoint::DenseReads;
 using checkpoint::TableLoad;
 
-// Adds the requests that read the blocks of a dense tensor, one after another.
-void append_requests(const TensorTable& table, const DenseLoad& load, std::vector<Reader::Request>& requests) {
-  MutableBytes out = load.target->bytes;
-  for (const CheckpointBlock& block : load.source->blocks) {
-    const auto size = static_cast<std::size_t>(table.nbytes(block.tensor));
-    requests.push_back({block.tensor, out.first(size)});
-    out = out.subspan(size);
-  }
-}
-
-std::uint64_t bytes_of(std::span<const Reader::Request> requests) {
-  std::uint64_t bytes = 0;
-  for (const Reader::Request& request : requests) bytes += request.out.size();
-  return bytes;
-}
-
-// The reads of all dense tensors. The first `together` of them may run at once; each of the others shares memory with
-// an earlier one.
-struct DenseRequests {
-  std::vector<Reader::Request> all;
-  std::size_t together = 0;
-};
-
-DenseRequests dense_requests(const Reader& reader, std::span<const DenseLoad> loads) {
-  const checkpoint::DenseOrder order = checkpoint::order_dense(reader, loads);
-  DenseRequests requests;
-  for (const DenseLoad& load : order.together) append_requests(reader.table(), load, requests.all);
-  requests.together = requests.all.size();
-  for (const DenseLoad& load : order.one_by_one) append_requests(reader.table(), load, requests.all);
-  return requests;
-}
-
-void read_dense(const Reader& reader, const DenseRequests& requests, io::ProgressMeter& meter) {
-  const auto read = [&](std::span<const Reader::Request> some) {
-    reader.read_many(some, meter.reporting(bytes_of(some)));
-  };
-  read(std::span(requests.all).first(requests.together));
-  for (std::size_t i = requests.together; i < requests.all.size(); ++i) read(std::span(requests.all).subspan(i, 1));
-}
-
 // Throws unless everything that the load will read has a checksum.
-void require_requested_checksums(const Reader& reader, std::span<const Reader::Request> requests,
-                                 std::span<const BlockLoad> blocks) {
+void require_requested_checksums(const Reader& reader, const DenseReads& dense, std::span<const BlockLoad> blocks) {
   const TensorTable& table = reader.table();
   const auto require = [&](std::size_t tensor) {
     if (table.nbytes(tensor) == 0 || reader.has_checksum(tensor)) return;
@@ -74,11 +34,17 @@ void require_requested_checksums(const Reader& reader, std::span<const Reader::R
         .in_tensor(table.name(tensor))
         .in_file(table.sources()[table.source_of(tensor)]->name());
   };
-  for (const Reader::Request& request : requests) require(request.tensor);
+  for (const std::size_t tensor : dense.tensors()) require(tensor);
   for (const BlockLoad& block : blocks) {
     require(block.load->ids->blocks[block.block].tensor);
     for (const TableLoad::Slot& slot : block.load->slots) require(slot.source->blocks[block.block].tensor);
   }
+}
+
+void check_part(const LoadTarget& target) try {
+  BoxRuns(box_of(target.dtype, target.part_of->whole, target.part_of->begin, target.shape));
+} catch (Error& error) {
+  throw error.in_tensor(target.name);
 }
 
 Verify verify_option(const Value& value) {
@@ -142,6 +108,7 @@ Loader::Loader(std::filesystem::path path, std::int64_t parallel, std::vector<st
     if (tensor.bytes.data() == nullptr && !tensor.bytes.empty()) {
       throw Error(ErrorCode::kInvalidArgument, "has a null pointer for its memory").in_tensor(tensor.name);
     }
+    if (tensor.part_of) check_part(tensor);
   }
 }
 
@@ -155,14 +122,14 @@ std::vector<std::string> Loader::load(std::string_view info) const try {
   const auto index = checkpoint::CheckpointIndex::open(path_, read);
   const Reader& reader = index.reader();
   const checkpoint::LoadPlan plan = checkpoint::plan_load(index, tables_, tensors_, info, options_.strict);
-  const DenseRequests dense = dense_requests(reader, plan.dense);
+  const DenseReads dense(index, plan.dense);
   const std::vector<BlockLoad> blocks = checkpoint::blocks_to_load(plan, index);
-  if (options_.verify == Verify::kFull) require_requested_checksums(reader, dense.all, blocks);
+  if (options_.verify == Verify::kFull) require_requested_checksums(reader, dense, blocks);
 
-  std::uint64_t total = bytes_of(dense.all);
+  std::uint64_t total = dense.bytes();
   for (const BlockLoad& block : blocks) total += checkpoint::bytes_of(reader.table(), block);
   io::ProgressMeter meter(options_.progress, total, "loading was cancelled; what was loaded so far stays");
-  read_dense(reader, dense, meter);
+  dense.read(parallel_, meter);
   checkpoint::load_blocks(index, blocks, parallel_, meter);
   meter.report_finished();
   std::vector<std::string> loaded;

@@ -18,6 +18,6 @@ struct DenseOrder {
 // Targets may share memory if the checkpoint has the same bytes for it. order_dense() compares these bytes in the
 // checkpoint. It leaves out a target that lies inside another one, because the other one fills it. Throws
 // Error(kInvalidArgument) that names two targets whose bytes differ. Does not read or change the targets.
-DenseOrder order_dense(const Reader& reader, std::span<const DenseLoad> loads);
+DenseOrder order_dense(const CheckpointIndex& index, std::span<const DenseLoad> loads);
 
 }  // namespace weightstore::checkpoint

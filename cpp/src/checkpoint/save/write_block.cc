@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "file/boxes/box.h"
 #include "file/bucket_range_text.h"
 #include "table/names.h"
 #include "weightstore/error.h"
@@ -11,6 +12,8 @@ std::string_view to_string(BlockKind kind) {
   switch (kind) {
     case BlockKind::kDense:
       return "dense";
+    case BlockKind::kChunk:
+      return "chunk";
     case BlockKind::kIds:
       return "ids";
     case BlockKind::kSlot:
@@ -27,6 +30,20 @@ WriteBlock WriteBlock::dense(NewTensor tensor) {
   block.shape_ = std::move(tensor.shape);
   block.nbytes_ = tensor.bytes->size();
   block.dense_ = std::move(tensor.bytes);
+  return block;
+}
+
+WriteBlock WriteBlock::chunk(NewTensor part, Shape whole, Shape begin) {
+  try {
+    BoxRuns(box_of(part.dtype, whole, begin, part.shape));
+  } catch (Error& error) {
+    throw error.in_tensor(part.name);
+  }
+  WriteBlock block = dense(std::move(part));
+  if (block.shape_ == whole) return block;
+  block.kind_ = BlockKind::kChunk;
+  block.whole_ = std::move(whole);
+  block.begin_ = std::move(begin);
   return block;
 }
 
@@ -64,13 +81,12 @@ std::vector<WriteBlock> WriteBlock::of_table(const std::shared_ptr<const TableSn
   return blocks;
 }
 
-std::string WriteBlock::slice_info() const {
-  return kind_ == BlockKind::kDense ? " " : bucket_range_text(snapshot_->buckets());
-}
+std::string WriteBlock::slice_info() const { return is_column() ? bucket_range_text(snapshot_->buckets()) : " "; }
 
 std::shared_ptr<ByteProducer> WriteBlock::bytes(StripeRange stripes) const {
   switch (kind_) {
     case BlockKind::kDense:
+    case BlockKind::kChunk:
       return dense_;
     case BlockKind::kIds:
       return snapshot_->ids(child_, stripes);

@@ -46,6 +46,24 @@ bool is_empty(const TensorBox& box) {
 
 }  // namespace
 
+TensorBox box_of(DType dtype, std::span<const std::uint64_t> shape, std::span<const std::uint64_t> begin,
+                 std::span<const std::uint64_t> size) {
+  const unsigned bits = bits_of(dtype);
+  if (bits == 0) refuse_box("tensors of " + std::string(name_of(dtype)) + " have no boxes");
+  TensorBox box{bits % 8 == 0 ? bits / 8 : 1,
+                {shape.begin(), shape.end()},
+                {begin.begin(), begin.end()},
+                {size.begin(), size.end()}};
+  if (bits % 8 == 0) return box;
+  for (std::vector<std::uint64_t>* numbers : {&box.shape, &box.begin, &box.size}) {
+    if (numbers->empty()) refuse_box("a scalar of " + std::string(name_of(dtype)) + " has no whole bytes");
+    const auto last = checked_mul(numbers->back(), bits);
+    if (!last || *last % 8 != 0) refuse_box("a box of " + std::string(name_of(dtype)) + " has no whole bytes");
+    numbers->back() = *last / 8;
+  }
+  return box;
+}
+
 BoxRuns::BoxRuns(const TensorBox& box) {
   check_box(box);
   tensor_bytes_ = bytes_of_tensor(box);

@@ -4,9 +4,11 @@
 // whether the tensor is sharded by rows, by columns, or by both.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/strided/strided_reader.h"
+#include "weightstore/dtype.h"
 
 namespace weightstore {
 
@@ -16,6 +18,11 @@ struct TensorBox {
   std::vector<std::uint64_t> begin;  // the first index in every dimension
   std::vector<std::uint64_t> size;   // the number of indices in every dimension
 };
+
+// A box of a tensor of this type and shape. Elements of less than a byte are counted in bytes along the last dimension.
+// Throws Error(kInvalidArgument) where the box does not begin and end on whole bytes, and for types with blocks.
+TensorBox box_of(DType dtype, std::span<const std::uint64_t> shape, std::span<const std::uint64_t> begin,
+                 std::span<const std::uint64_t> size);
 
 // Where the bytes of a box lie among the bytes of its tensor, both in row-major order: runs of equal length, in
 // ascending order.

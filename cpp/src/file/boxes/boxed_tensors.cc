@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "file/boxes/box.h"
+#include "file/boxes/box_cover.h"
+#include "file/boxes/boxed_source.h"
 #include "file/reader_state.h"
 #include "formats/format_spec.h"
 #include "weightstore/error.h"
@@ -14,106 +16,7 @@
 namespace weightstore {
 namespace {
 
-struct BoxPart {
-  BoxRuns runs;
-  std::shared_ptr<const ByteSource> source;
-  std::uint64_t begin;  // of the box's bytes, in the source
-};
-
-// The bytes of a tensor that lies in several boxes.
-class BoxedSource final : public ByteSource {
- public:
-  BoxedSource(std::vector<BoxPart> parts, std::uint64_t size, std::string name)
-      : parts_(std::move(parts)), size_(size), name_(std::move(name)) {}
-
-  std::uint64_t size() const override { return size_; }
-  std::string name() const override { return name_; }
-
-  void read_at(std::uint64_t offset, MutableBytes out) const override {
-    if (offset > size_ || out.size() > size_ - offset) {
-      throw Error(ErrorCode::kIo, "read beyond the end of a tensor of " + std::to_string(size_) + " bytes")
-          .in_file(name_)
-          .at_offset(offset);
-    }
-    std::vector<std::byte> scratch;
-    for (const BoxPart& part : parts_) read_part(part, offset, out, scratch);
-  }
-
- private:
-  // The runs of a box that a range of the tensor touches lie together in the box: one read brings them all.
-  static void read_part(const BoxPart& part, std::uint64_t offset, MutableBytes out, std::vector<std::byte>& scratch) {
-    const BoxRuns& runs = part.runs;
-    if (runs.bytes() == 0 || out.empty()) return;
-    const std::uint64_t end = offset + out.size();
-    // The first run that ends after `offset`, and the first that begins at `end` or after it.
-    const std::uint64_t first =
-        partition(runs, [&](std::uint64_t begin) { return begin + runs.run_bytes() <= offset; });
-    const std::uint64_t last = partition(runs, [&](std::uint64_t begin) { return begin < end; });
-    if (first >= last) return;
-    const std::uint64_t skipped = std::max(offset, runs.offset_of(first)) - runs.offset_of(first);
-    const std::uint64_t cut =
-        runs.offset_of(last - 1) + runs.run_bytes() - std::min(end, runs.offset_of(last - 1) + runs.run_bytes());
-    const std::uint64_t from = first * runs.run_bytes() + skipped;
-    const std::uint64_t bytes = last * runs.run_bytes() - cut - from;
-    if (last - first == 1) {
-      part.source->read_at(part.begin + from, out.subspan(runs.offset_of(first) + skipped - offset, bytes));
-      return;
-    }
-    scratch.resize(std::max<std::size_t>(scratch.size(), bytes));
-    part.source->read_at(part.begin + from, MutableBytes(scratch).first(bytes));
-    std::uint64_t done = 0;
-    for (std::uint64_t run = first; run < last; ++run) {
-      const std::uint64_t begin = std::max(offset, runs.offset_of(run));
-      const std::uint64_t length = std::min(end, runs.offset_of(run) + runs.run_bytes()) - begin;
-      std::memcpy(out.data() + (begin - offset), scratch.data() + done, length);
-      done += length;
-    }
-  }
-
-  // The number of runs, from the first on, whose begin satisfies `before`.
-  template <class Before>
-  static std::uint64_t partition(const BoxRuns& runs, const Before& before) {
-    std::uint64_t low = 0;
-    std::uint64_t high = runs.run_count();
-    while (low < high) {
-      const std::uint64_t middle = low + (high - low) / 2;
-      if (before(runs.offset_of(middle))) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low;
-  }
-
-  const std::vector<BoxPart> parts_;
-  const std::uint64_t size_;
-  const std::string name_;
-};
-
 using Part = BoxedTensors::Part;
-
-bool overlap(const Part& a, const Part& b) {
-  for (std::size_t i = 0; i < a.begin.size(); ++i) {
-    if (a.begin[i] + a.size[i] <= b.begin[i] || b.begin[i] + b.size[i] <= a.begin[i]) return false;
-  }
-  return true;
-}
-
-void check_apart(const std::vector<Part>& parts) {
-  std::vector<const Part*> order;
-  for (const Part& part : parts) {
-    if (std::find(part.size.begin(), part.size.end(), 0u) == part.size.end()) order.push_back(&part);
-  }
-  std::sort(order.begin(), order.end(), [](const Part* a, const Part* b) { return a->begin < b->begin; });
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    for (std::size_t k = i + 1; k < order.size(); ++k) {
-      const bool is_beyond = !order[i]->begin.empty() && order[k]->begin[0] >= order[i]->begin[0] + order[i]->size[0];
-      if (is_beyond) break;
-      if (overlap(*order[i], *order[k])) throw Error(ErrorCode::kCorrupt, "two chunks of the tensor overlap");
-    }
-  }
-}
 
 }  // namespace
 
@@ -202,7 +105,7 @@ void BoxedTensors::add(std::string_view name, DType dtype, const Shape& stored_s
                        const std::vector<std::uint64_t>& shape, std::vector<Part> parts) try {
   const std::uint64_t size = contiguous_bytes(dtype, stored_shape).value_or(0);
   std::vector<BoxPart> boxes;
-  std::uint64_t covered = 0;
+  std::vector<BoxPlace> places;
   for (const Part& part : parts) {
     const TensorTable& table = part.reader.table();
     BoxRuns runs(TensorBox{item_bytes, shape, part.begin, part.size});
@@ -210,22 +113,18 @@ void BoxedTensors::add(std::string_view name, DType dtype, const Shape& stored_s
       throw Error(ErrorCode::kCorrupt, "a chunk of " + std::to_string(runs.bytes()) + " bytes has " +
                                            std::to_string(table.nbytes(part.tensor)) + " bytes in its file");
     }
-    covered += runs.bytes();
+    places.push_back({part.begin, part.size});
     boxes.push_back({std::move(runs), table.sources()[table.source_of(part.tensor)], table.begin(part.tensor)});
   }
-  check_apart(parts);
-  if (covered != size) {
-    throw Error(ErrorCode::kCorrupt,
-                "its chunks have " + std::to_string(covered) + " of its " + std::to_string(size) + " bytes");
-  }
-  bytes_ += covered;
+  if (const auto problem = why_no_cover(shape, places)) throw Error(ErrorCode::kCorrupt, *problem);
+  bytes_ += size;
   std::uint64_t begin = 0;
   std::uint32_t source;
   if (boxes.size() == 1) {
     begin = boxes[0].begin;
     source = table_.add_source(boxes[0].source);
   } else {
-    source = table_.add_source(std::make_shared<BoxedSource>(std::move(boxes), size, name_));
+    source = table_.add_source(boxed_source(std::move(boxes), size, name_));
   }
   table_.add({name, dtype, stored_shape, source, begin, begin + size, std::nullopt, nullptr});
   parts_->push_back(std::move(parts));

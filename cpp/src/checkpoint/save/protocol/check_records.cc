@@ -4,7 +4,9 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "file/boxes/box_cover.h"
 #include "file/bucket_range_text.h"
 #include "weightstore/error.h"
 
@@ -84,17 +86,39 @@ void check_rows(const Column& column, const Column& other) {
   }
 }
 
+constexpr const char* kSaveAlike = "give all shards the same distributed tensor";
+
+void add(std::vector<SavedBlock>& chunks, const SavedBlock& saved) {
+  if (!chunks.empty()) {
+    const SavedBlock& other = chunks.front();
+    if (other.block->dtype != saved.block->dtype || other.block->whole != saved.block->whole) {
+      throw conflict(other, saved, "has chunks of different types or whole shapes", kSaveAlike);
+    }
+  }
+  chunks.push_back(saved);
+}
+
+void check_chunks(std::span<const SavedBlock> chunks) {
+  std::vector<BoxPlace> places;
+  for (const SavedBlock& chunk : chunks) places.push_back({chunk.block->chunk_begin, chunk.block->shape});
+  const auto problem = why_no_cover(chunks.front().block->whole, places);
+  if (problem) throw conflict(chunks.front(), chunks.back(), *problem, "every rank of its mesh must save its part");
+}
+
 }  // namespace
 
 void check_records(std::span<const ShardRecord> records) {
   std::map<std::string_view, SavedBlock> keys;
   std::map<std::string_view, SavedBlock> dense;
+  std::map<std::string_view, std::vector<SavedBlock>> chunked;
   std::map<std::string_view, std::map<std::string_view, Column>> tables;  // by table and slot
   for (const ShardRecord& record : records) {
     for (const RecordedFile& file : record.files) {
       for (const RecordedBlock& block : file.blocks) {
         const SavedBlock saved{&block, record.shard};
-        if (block.kind == BlockKind::kDense) {
+        if (block.kind == BlockKind::kChunk) {
+          add(chunked[block.name], saved);
+        } else if (block.kind == BlockKind::kDense) {
           const auto [it, added] = dense.emplace(block.name, saved);
           if (!added) throw conflict(it->second, saved, "is there twice", "save it once");
         } else {
@@ -106,6 +130,12 @@ void check_records(std::span<const ShardRecord> records) {
         }
       }
     }
+  }
+  for (const auto& [name, chunks] : chunked) {
+    const auto other = dense.find(name);
+    if (other != dense.end()) throw conflict(other->second, chunks.front(), "is there whole and in chunks", kSaveAlike);
+    check_chunks(chunks);
+    dense.emplace(name, chunks.front());  // for the names of tables
   }
   for (const auto& [table, columns] : tables) {
     const Column& first = columns.begin()->second;

@@ -27,6 +27,8 @@ RecordedBlock describe(const PlannedBlock& planned, const TensorTable& table, st
   block.table = planned.block->table();
   block.slot = planned.block->slot();
   block.buckets = planned.buckets;
+  block.whole = planned.block->whole();
+  block.chunk_begin = planned.block->begin();
   block.dtype = info.dtype;
   block.shape = info.shape;
   block.begin = info.begin - header_bytes;
