@@ -70,6 +70,7 @@ void widen(const std::byte* in, std::size_t count, double* out) {
 }  // namespace
 
 NumberKind number_kind(DType dtype) {
+  if (block_of(dtype)) return NumberKind::kNone;
   switch (number_type(dtype)) {
     case DType::kF6_E2M3:
     case DType::kF6_E3M2:

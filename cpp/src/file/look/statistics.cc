@@ -261,8 +261,7 @@ std::vector<std::optional<ValueDifference>> compare_values(const Reader& a, cons
     result.max_relative = std::max(result.max_relative, found.max_relative);
   }
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const DType type = a.table().dtype(of_a[i]);
-    if (!results[i] || type == DType::kQFloat || kernels::number_kind(type) != kernels::NumberKind::kNone) continue;
+    if (!results[i] || !lefts[i].is_bytes()) continue;
     results[i]->unmeasured = results[i]->differing;  // bytes that differ have no distance
     results[i]->max_absolute = results[i]->max_relative = 0;
   }

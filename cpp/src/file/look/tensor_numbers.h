@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "kernels/quant_layout.h"
+#include "kernels/number_decoder.h"
 #include "weightstore/byte_producer.h"
 #include "weightstore/reader.h"
 
@@ -23,6 +23,7 @@ class TensorNumbers {
   TensorNumbers(const Reader& reader, std::size_t tensor, bool as_bytes = false);
 
   bool has_numbers() const { return has_numbers_; }
+  bool is_bytes() const { return is_bytes_; }       // as `as_bytes` asked for
   std::uint64_t size() const { return size_; }      // in numbers
   DType type() const { return type_; }              // of the numbers that read() returns
   std::uint64_t nbytes() const { return nbytes_; }  // in the file
@@ -41,18 +42,19 @@ class TensorNumbers {
   ConstBytes read(std::uint64_t first, std::size_t count, MutableBytes buffer) const;
 
  private:
-  bool needs_buffer() const { return quant_ != nullptr || !view_; }
+  bool needs_buffer() const { return decoder_ != nullptr || !view_; }
 
   const Reader* reader_;  // which outlives this object
   std::size_t tensor_;
   std::optional<SharedBytes> view_;
   bool is_loaded_ = false;  // view_ is a copy
   std::shared_ptr<ByteProducer> producer_;
-  std::shared_ptr<const kernels::QuantLayout> quant_;
+  std::shared_ptr<const kernels::NumberDecoder> decoder_;  // of a quantized tensor
   DType type_;
   std::uint64_t nbytes_;
   std::uint64_t size_ = 0;
   bool has_numbers_ = false;
+  bool is_bytes_ = false;
 };
 
 }  // namespace weightstore
