@@ -70,7 +70,6 @@ void widen(const std::byte* in, std::size_t count, double* out) {
 }  // namespace
 
 NumberKind number_kind(DType dtype) {
-  if (block_of(dtype)) return NumberKind::kNone;
   switch (number_type(dtype)) {
     case DType::kF6_E2M3:
     case DType::kF6_E3M2:
@@ -91,7 +90,7 @@ NumberKind number_kind(DType dtype) {
     case DType::kF32:
       return NumberKind::kFloat;
     default:
-      return NumberKind::kDouble;
+      return block_of(dtype) ? NumberKind::kNone : NumberKind::kDouble;
   }
 }
 
