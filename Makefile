@@ -29,7 +29,7 @@ CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \)
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
 .PHONY: demo test test-cpp test-python test-browser interop interop-burn bench bench-cli bench-distributed bench-paging \
-        bench-small soak sanitize lint format fuzz fresh-install clean
+        bench-small soak sanitize lint format fuzz wheel test-wheel test-torch release-check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -98,9 +98,27 @@ sanitize: build/asan/build.ninja build/tsan/build.ninja
 	$(CMAKE) --build build/tsan
 	$(NO_ASLR) $(CTEST) --test-dir build/tsan --output-on-failure
 
-# A new environment, made by the commands of README.md, in which torch.classes.store must work.
-fresh-install:
-	$(PYTHON) tests/fresh_install.py build/fresh
+# ---- wheels; docs/packaging.md ------------------------------------------------------------------------------------------
+
+# PYTHONS="3.11 3.12 3.13" makes a wheel for each; TORCH="2.12 2.13" are the versions of torch that they have libraries for. Torch
+# is fetched where it is not installed here.
+PYTHONS ?= $(PYTHON)
+TORCH ?= 2.13
+wheel: $(VENV)/.run
+	$(BIN)/python packaging/make_wheel.py --torch "$(TORCH)" $(PYTHONS:%=--python %)
+
+# Installs the wheels in dist/ as users do. Fetches torch: several GB.
+OTHER_TORCH ?= 2.14
+test-wheel: $(VENV)/.build
+	$(BIN)/python packaging/test_wheel.py $(PYTHONS:%=--python %) $(TORCH:%=--torch %) $(OTHER_TORCH:%=--other-torch %)
+
+# Compiles the library for each version, and runs the tests with the first and the last. Fetches torch: several GB a version.
+VERSIONS ?= 2.9 2.13 2.15
+test-torch: $(VENV)/.installed $(VENV)/.test
+	$(BIN)/python packaging/test_torch.py $(VERSIONS)
+
+release-check:
+	$(BIN)/python packaging/release_check.py
 
 lint: $(VENV)/.installed $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -203,5 +221,5 @@ $(addprefix fuzz-,$(FUZZ_TARGETS)): fuzz-%: fuzz-build
 	  found/$* $(CURDIR)/tests/fuzz/corpus/$*
 
 clean:
-	rm -rf build $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find python tests benchmarks examples third_party -name __pycache__ -type d -exec rm -rf {} +

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import errors
 from .._files.progress import Progress, check_progress
 from .._files.sizes import Size
-from . import arguments, parts, torch_library
+from .._torch_library.loading import load as load_library
+from . import arguments, parts
 from .background_call import BackgroundCall
 from .group_saver import Together
 from .parts import Part
@@ -79,7 +80,7 @@ class Saver:
     ) -> None:
         import torch
 
-        torch_library.load()
+        load_library()
         self._path = arguments.path_text(path)
         self._shard_index = arguments.whole_number("shard_index", shard_index)
         self._shard_num = arguments.whole_number("shard_num", shard_num)
