@@ -78,7 +78,8 @@ class NameSorter {
 template <class NameOf>
 bool are_in_order(std::size_t count, const NameOf& name) {
   for (std::size_t i = 1; i < count; ++i) {
-    if (std::string_view(name(static_cast<std::uint32_t>(i))) < std::string_view(name(static_cast<std::uint32_t>(i - 1))))
+    if (std::string_view(name(static_cast<std::uint32_t>(i))) <
+        std::string_view(name(static_cast<std::uint32_t>(i - 1))))
       return false;
   }
   return true;
