@@ -191,11 +191,33 @@ def status(key: str) -> int:
     return 0
 
 
-def compare(contestants: dict[str, Callable[[str], None]], rounds: int, folder: str, keep: bool = False) -> Samples:
+@dataclass(frozen=True)
+class Rounds:
+    """How often to measure: `count` rounds, or fewer if a task has taken `seconds` and has three."""
+
+    count: int
+    seconds: float
+
+    def are_over(self, done: int, begin: float) -> bool:
+        late = torch.tensor(float(time.perf_counter() - begin > self.seconds))
+        dist.broadcast(late, 0)
+        return done >= self.count or (done >= 3 and bool(late))
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    if dist.get_rank() == 0:
+        print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def compare(contestants: dict[str, Callable[[str], None]], rounds: Rounds, folder: str, keep: bool = False) -> Samples:
     """Runs each contestant once a round with a directory of its own. The first round does not count: it warms up."""
     samples = Samples()
     names = list(contestants)
-    for number in range(rounds + 1):
+    started = time.perf_counter()
+    for number in range(rounds.count + 1):
+        if rounds.are_over(number - 1, started):
+            break
         for name in names[number % len(names) :] + names[: number % len(names)]:
             path = os.path.join(folder, name.replace(" ", "-").replace(",", ""))
             if dist.get_rank() == 0 and not keep:
@@ -207,6 +229,7 @@ def compare(contestants: dict[str, Callable[[str], None]], rounds: int, folder: 
             dist.barrier()
             seconds = time.perf_counter() - begin
             dist.all_reduce(extra, dist.ReduceOp.MAX)
+            say(f"round {number} of {rounds.count}: {name}, {seconds:.2f} s")
             if number > 0:
                 samples.seconds.setdefault(name, []).append(seconds)
                 samples.extra[name] = max(samples.extra.get(name, 0), int(extra))
@@ -232,9 +255,9 @@ def show(title: str, total: int, samples: Samples, goals: list[Goal]) -> None:
     sys.stdout.flush()
 
 
-def bench_whole(total: int, rounds: int, folder: str) -> None:
+def bench_whole(axis: int, total: int, rounds: Rounds, folder: str) -> None:
     files = 4
-    for axis, name, times, whole in ((0, "rows", 3, 1.25), (1, "columns", 5, 2)):
+    for name, times, whole in (("rows", 3, 1.25), ("columns", 5, 2))[axis : axis + 1]:
         state = make_state(total, axis)
         samples = compare(
             {
@@ -254,7 +277,7 @@ def bench_whole(total: int, rounds: int, folder: str) -> None:
         show(f"{dist.get_world_size()} ranks save a Hugging Face model, sharded by {name}", total, samples, goals)
 
 
-def bench_save(total: int, rounds: int, folder: str) -> None:
+def bench_save(total: int, rounds: Rounds, folder: str) -> None:
     state = make_state(total, 0)
     samples = compare(
         {
@@ -277,7 +300,7 @@ def bench_save(total: int, rounds: int, folder: str) -> None:
         )
 
 
-def bench_load(total: int, rounds: int, folder: str) -> None:
+def bench_load(total: int, rounds: Rounds, folder: str) -> None:
     state = make_state(total, 0)
     ours(state, os.path.join(folder, "ours"), "per-rank", 4)
     file_system(state, os.path.join(folder, "fs"))
@@ -304,7 +327,7 @@ def bench_load(total: int, rounds: int, folder: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def bench_async(total: int, rounds: int, folder: str) -> None:
+def bench_async(total: int, rounds: Rounds, folder: str) -> None:
     """How long a training step waits for async_save(), and for a copy of the same bytes."""
     state = make_state(total, 0)
     writers: dict[str, Callable[[str], Any]] = {
@@ -318,7 +341,8 @@ def bench_async(total: int, rounds: int, folder: str) -> None:
     made = {name: make(os.path.join(folder, name)) for name, make in writers.items()}
     touched = {name: tensor.to_local().clone() for name, tensor in state.items()}
     stalls: dict[str, list[float]] = {}
-    for _ in range(rounds + 1):
+    for number in range(rounds.count + 1):
+        say(f"round {number} of {rounds.count}")
         for name, writer in made.items():
             dist.barrier()
             begin = time.perf_counter()
@@ -352,7 +376,13 @@ def bench_async(total: int, rounds: int, folder: str) -> None:
     dist.barrier()
 
 
-BENCHES = {"whole": bench_whole, "save": bench_save, "load": bench_load, "async": bench_async}
+BENCHES: dict[str, Callable[[int, Rounds, str], None]] = {
+    "rows": functools.partial(bench_whole, 0),
+    "columns": functools.partial(bench_whole, 1),
+    "save": bench_save,
+    "load": bench_load,
+    "async": bench_async,
+}
 
 
 def run_rank(rank: int, world: int, meeting: str, options: argparse.Namespace) -> None:
@@ -362,10 +392,10 @@ def run_rank(rank: int, world: int, meeting: str, options: argparse.Namespace) -
     store = dist.FileStore(meeting, world)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timedelta(minutes=10))
     for name in options.tasks:
-        if name == "whole" and world != 4:
+        if name in ("rows", "columns") and world != 4:
             continue
         folder = os.path.join(options.folder, f"{name}-{world}")
-        BENCHES[name](int(options.gb * 1e9), options.rounds, folder)
+        BENCHES[name](int(options.gb * 1e9), Rounds(options.rounds, options.seconds), folder)
     dist.destroy_process_group()
 
 
@@ -373,6 +403,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gb", type=float, default=4.0, help="bytes of all ranks together")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=300.0, help="a task that took longer ends after three rounds")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--tasks", nargs="+", choices=BENCHES, default=list(BENCHES))
     parser.add_argument("--folder", help="on the file system to measure")

@@ -17,7 +17,8 @@ from torch.distributed.checkpoint.storage import WriteResult
 from weightstore import _core
 from weightstore._chunks import index as index_file
 from weightstore._chunks.layout import FileTensor, WholeLayout
-from weightstore._dcp.writer import RankPlan, Written
+from weightstore._dcp.finishing import make_index
+from weightstore._dcp.planning import RankPlan, Written
 from weightstore.dcp import StorageWriter
 
 COLUMNS = 16384
@@ -85,11 +86,10 @@ def show_index(writer: StorageWriter, plans: list[SavePlan], metadata: object) -
         assert storage.places is not None
         for item, place in zip(plan.items, storage.places, strict=True):
             assert place is not None
-            results.append(WriteResult(item.index, 0, Written(storage.files[place[0]], item.index.fqn, 0, 0)))
+            results.append(WriteResult(item.index, 0, Written(storage.files[place.file], item.index.fqn, 0, 0)))
     for name, whole in (("whole", writer._whole), ("per-rank", None)):
-        writer._whole = whole
         begin = time.perf_counter()
-        text = writer._index("0" * 16, metadata, results).encode()  # type: ignore[arg-type]
+        text = make_index("0" * 16, metadata, results, whole, None).encode()  # type: ignore[arg-type]
         seconds = time.perf_counter() - begin
         verdict = "reached" if len(text) <= index_file.LARGEST else "NOT REACHED"
         print(

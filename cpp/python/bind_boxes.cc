@@ -1,6 +1,8 @@
 #include <pybind11/stl.h>
 
 #include <cerrno>
+#include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -12,6 +14,7 @@
 #include "base/joined_source.h"
 #include "base/little_endian.h"
 #include "bindings.h"
+#include "file/boxes/box_file.h"
 #include "file/boxes/box_reader.h"
 #include "file/boxes/box_writer.h"
 #include "file/boxes/boxed_tensors.h"
@@ -34,17 +37,21 @@ namespace {
 using Numbers = std::vector<std::uint64_t>;
 using Strides = std::vector<std::int64_t>;
 
-// (name, file, begin, item_bytes, shape, box begin, box size, address, strides in bytes, sign_bytes, negate, conjugate)
+// (first block, begin and end in the tensor) of what several ranks write together
+using RangeTuple = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+// (name, file, begin, item_bytes, shape, box begin, box size, address, strides in bytes, sign_bytes, negate, conjugate,
+// shared range)
 using BoxTuple = std::tuple<std::string, std::size_t, std::uint64_t, std::uint64_t, Numbers, Numbers, Numbers,
-                            std::uintptr_t, Strides, std::size_t, bool, bool>;
+                            std::uintptr_t, Strides, std::size_t, bool, bool, std::optional<RangeTuple>>;
 
 std::vector<std::uint32_t> write_boxes_of(const std::vector<py::object>& files, const std::vector<BoxTuple>& given,
-                                          bool durable, bool checksums, unsigned threads, py::object progress) {
+                                          bool direct, bool checksums, unsigned threads, BoxExchange* exchange,
+                                          py::object progress) {
   std::vector<std::filesystem::path> paths;
   for (const py::object& file : files) paths.push_back(to_path(file));
   std::vector<NewBox> boxes;
   boxes.reserve(given.size());
-  for (const auto& [name, file, begin, item_bytes, shape, first, size, address, strides, signs, negate, conjugate] :
+  for (const auto& [name, file, begin, item_bytes, shape, first, size, address, strides, signs, negate, conjugate, range] :
        given) {
     NewBox box{name, file, begin, {item_bytes, shape, first, size}, {}};
     box.values.data = reinterpret_cast<const std::byte*>(address);
@@ -54,9 +61,10 @@ std::vector<std::uint32_t> write_boxes_of(const std::vector<py::object>& files, 
     box.values.sign_bytes = signs;
     box.values.negate = negate;
     box.values.conjugate = conjugate;
+    if (range) box.shared = {std::get<0>(*range), std::get<1>(*range), std::get<2>(*range)};
     boxes.push_back(std::move(box));
   }
-  const BoxWriteOptions options{durable, checksums, threads, make_progress(std::move(progress))};
+  const BoxWriteOptions options{direct, checksums, threads, make_progress(std::move(progress)), exchange};
   ReleaseGil nogil;
   return write_boxes(paths, boxes, options, io::system_file_ops());
 }
@@ -217,9 +225,31 @@ void init_boxes(py::module_& m) {
         create_box_file(target, size, io::system_file_ops());
       },
       py::arg("path"), py::arg("size"), "Creates a file and reserves its blocks.");
-  m.def("write_boxes", &write_boxes_of, py::arg("files"), py::arg("boxes"), py::kw_only(), py::arg("durable") = true,
-        py::arg("checksums") = true, threads, progress,
+  m.def(
+      "sync_files",
+      [](const std::vector<py::object>& files) {
+        std::vector<std::filesystem::path> paths;
+        for (const py::object& file : files) paths.push_back(to_path(file));
+        ReleaseGil nogil;
+        sync_files(paths, io::system_file_ops());
+      },
+      py::arg("paths"), "Syncs files that were written, by whatever process.");
+  m.def("write_boxes", &write_boxes_of, py::arg("files"), py::arg("boxes"), py::kw_only(), py::arg("direct") = true,
+        py::arg("checksums") = true, threads, py::arg("exchange") = py::none(), progress,
         "Writes boxes of tensors into existing files. Returns the remainder of each for crc32c_of_remainder().");
+  py::class_<BoxExchange>(m, "BoxExchange", "Blocks that the ranks of a machine write together.")
+      .def(py::init([](int fd, std::uint32_t rank, unsigned members, std::uint64_t blocks,
+                       const std::vector<std::pair<std::uint32_t, int>>& peers, double timeout) {
+             std::vector<BoxExchange::Peer> others;
+             for (const auto& [other, pidfd] : peers) others.push_back({other, pidfd});
+             const std::chrono::milliseconds limit(static_cast<std::int64_t>(timeout * 1000));
+             return std::make_unique<BoxExchange>(fd, rank, members, blocks, std::move(others), limit);
+           }),
+           py::arg("fd"), py::arg("rank"), py::arg("members"), py::arg("blocks"), py::arg("peers"), py::arg("timeout"))
+      .def_property_readonly_static("BLOCK_BYTES", [](const py::object&) { return io::kChunkBytes; })
+      .def_static("memory_bytes", &BoxExchange::memory_bytes, py::arg("members"), py::arg("blocks"))
+      .def("wait_for_all", &BoxExchange::wait_for_all, py::call_guard<ReleaseGil>())
+      .def("fail", &BoxExchange::fail);
   m.def("read_boxes", &read_boxes_of, py::arg("boxes"), py::kw_only(), threads, progress,
         "Reads boxes of tensors into strided memory.");
   m.def("crc32c_of_remainder", &crc32c_of_remainder, py::arg("remainder"), py::arg("size"),

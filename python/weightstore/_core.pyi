@@ -123,18 +123,31 @@ def plan_safetensors(
 def read_boxes(boxes: Sequence[tuple[Any, ...]], *, threads: int = 0, progress: _Progress = None) -> None: ...
 def read_dcp_metadata(path: _Path) -> dict[str, Any]: ...
 def read_record(path: _Path, offset: int, length: int) -> bytes: ...
+def sync_files(paths: Sequence[_Path]) -> None: ...
 
 # Each box: (name, file, begin, item_bytes, shape, begin of the box, its size, address, strides in bytes, sign_bytes, negate,
-# conjugate)
+# conjugate, shared range)
 def write_boxes(
     files: Sequence[_Path],
     boxes: Sequence[tuple[Any, ...]],
     *,
-    durable: bool = True,
+    direct: bool = True,
     checksums: bool = True,
     threads: int = 0,
+    exchange: BoxExchange | None = None,
     progress: _Progress = None,
 ) -> list[int]: ...
+
+@final
+class BoxExchange:
+    BLOCK_BYTES: int
+    def __init__(
+        self, fd: int, rank: int, members: int, blocks: int, peers: Sequence[tuple[int, int]], timeout: float
+    ) -> None: ...
+    @staticmethod
+    def memory_bytes(members: int, blocks: int) -> int: ...
+    def wait_for_all(self) -> None: ...
+    def fail(self) -> None: ...
 
 @final
 class Format:

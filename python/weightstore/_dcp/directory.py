@@ -23,7 +23,7 @@ import shutil
 import stat
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO
 
 from .. import _core, errors
@@ -67,11 +67,10 @@ class Staging:
             file.write(data)
             self._sync(file.fileno(), file)
 
-    def patch(self, name: str, data: bytes) -> None:
-        """Replaces the first bytes of a file."""
-        with open(self.path_of(name), "r+b") as file:
-            file.write(data)
-            self._sync(file.fileno(), file)
+    def sync(self, names: Iterable[str]) -> None:
+        """Syncs files that ranks wrote, if the save is durable."""
+        if self._durable:
+            _core.sync_files([self.path_of(name) for name in names])
 
     def commit(self) -> None:
         """Puts the staging directory in the place of the target."""

@@ -32,6 +32,18 @@ def stored_dtype(dtype: torch.dtype, name: str) -> str:
     return known
 
 
+def dtype_of(item: WriteItem) -> str:
+    data = item.tensor_data
+    assert data is not None
+    return stored_dtype(data.properties.dtype, item.index.fqn)
+
+
+def nbytes_of(item: WriteItem) -> int:
+    data = item.tensor_data
+    assert data is not None
+    return data.chunk.sizes.numel() * data.properties.dtype.itemsize
+
+
 def is_in_safetensors(dtype: str) -> bool:
     """Whether SafeTensors has the type. Tensors of other types are kept as bytes."""
     return dtype in dtypes.NAME_OF_TORCH.values()
@@ -61,7 +73,13 @@ def values_of(item: WriteItem, tensor: Any) -> torch.Tensor:
 
 
 def box(
-    name: str, file: int, begin: int, shape: tuple[int, ...], first: tuple[int, ...], values: torch.Tensor
+    name: str,
+    file: int,
+    begin: int,
+    shape: tuple[int, ...],
+    first: tuple[int, ...],
+    values: torch.Tensor,
+    shared: tuple[int, int, int] | None,
 ) -> tuple[Any, ...]:
     """What _core.write_boxes() takes; the caller keeps `values` alive."""
     item_bytes = values.element_size()
@@ -84,6 +102,7 @@ def box(
         signs,
         values.is_neg(),
         values.is_conj(),
+        shared,
     )
 
 

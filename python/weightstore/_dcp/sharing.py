@@ -23,18 +23,28 @@ _SEQUENTIAL = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a rank knows about the file system of a directory."""
+    """What a rank knows about its machine, and about the file system of a directory."""
 
     host: str
     device: int
     kind: str
+    # Ranks of one process namespace and user can open the memory of each other's descriptors.
+    process: int = 0
+    namespace: int = 0
+    user: int = 0
+    memory: int = -1
 
     @classmethod
-    def of(cls, directory: str) -> Place:
-        """directory: need not exist; then the nearest one above it counts."""
+    def of(cls, directory: str, memory: int = -1) -> Place:
+        """directory: need not exist; then the nearest one above it counts. memory: a descriptor of this process."""
         while not os.path.exists(directory):
             directory = os.path.dirname(directory) or "."
-        return cls(_host(), os.stat(directory).st_dev, _kind(os.path.realpath(directory)))
+        device, kind = os.stat(directory).st_dev, _kind(os.path.realpath(directory))
+        try:
+            namespace = os.stat("/proc/self/ns/pid").st_ino
+        except OSError:
+            namespace, memory = 0, -1
+        return cls(_host(), device, kind, os.getpid(), namespace, os.geteuid(), memory)
 
 
 def why_not_together(places: Sequence[Place]) -> str | None:

@@ -37,6 +37,21 @@ class BoxRuns {
   std::uint64_t run_count() const { return run_count_; }
   // Where a run begins in the tensor.
   std::uint64_t offset_of(std::uint64_t run) const;
+  // The number of runs, from the first on, whose offset satisfies `before`.
+  template <class Before>
+  std::uint64_t count_while(const Before& before) const {
+    std::uint64_t low = 0;
+    std::uint64_t high = run_count_;
+    while (low < high) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      if (before(offset_of(middle))) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
   // The box in a source where the tensor begins at `begin`.
   StridedElements elements(std::uint64_t begin) const;
 

@@ -3,19 +3,17 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <memory>
-#include <numeric>
-#include <optional>
 #include <utility>
 
 #include "base/crc32c_parts.h"
-#include "base/strided/strided_memory.h"
+#include "file/boxes/box_file.h"
+#include "file/boxes/planned_box.h"
+#include "file/boxes/shared_units.h"
 #include "io/checked_io.h"
 #include "io/copy_bytes.h"
-#include "io/huge_buffer.h"
 #include "io/new_file.h"
 #include "io/parallel.h"
 #include "io/progress_meter.h"
@@ -23,80 +21,17 @@
 
 // The work is cut into units of up to 4 MiB. A unit is a part of a long run, cut where the file offset is a multiple of
 // 4 MiB, so that direct writes are aligned; or it is many short runs. Only the two ends of a long run, which share
-// their blocks with the neighbours in the file, go through the page cache.
+// their blocks with the neighbours in the file, go through the page cache. What ranks write together comes last: see
+// box_exchange.h.
 
 namespace weightstore {
 namespace {
-
-constexpr std::uint64_t kLongRun = 1u << 20;  // below, a direct write of its own does not pay
-constexpr std::size_t kFilesAtOnce = 64;
-
-// One open file, for all threads.
-class BoxFile {
- public:
-  BoxFile(const std::filesystem::path& path, bool direct, io::FileOps& ops) : ops_(ops), path_(path.native()) {
-    fd_ = io::retry_interrupted([&] { return ops_.open(path_.c_str(), O_WRONLY | O_CLOEXEC, 0); });
-    if (fd_ < 0) throw io::io_error(errno, "cannot open the file to write into it", path_);
-    if (direct) direct_ = io::reopen_direct(ops_, fd_, O_WRONLY);
-  }
-  ~BoxFile() {
-    io::close_quietly(ops_, direct_);
-    io::close_quietly(ops_, fd_);
-  }
-  BoxFile(const BoxFile&) = delete;
-  BoxFile& operator=(const BoxFile&) = delete;
-
-  const std::string& path() const { return path_; }
-  bool is_direct() const { return direct_ >= 0 && !refused_.load(std::memory_order_relaxed); }
-
-  void write(std::uint64_t offset, ConstBytes bytes) { io::write_fully(ops_, fd_, bytes, offset, path_); }
-
-  // `bytes` lie in their page of memory as they do in their block of the file.
-  void write_direct(std::uint64_t offset, ConstBytes bytes) {
-    const std::size_t head = std::min<std::size_t>(
-        (io::kDirectAlignment - offset % io::kDirectAlignment) % io::kDirectAlignment, bytes.size());
-    write(offset, bytes.first(head));
-    offset += head;
-    bytes = bytes.subspan(head);
-    while (bytes.size() >= io::kDirectAlignment && is_direct()) {
-      const std::size_t whole = bytes.size() / io::kDirectAlignment * io::kDirectAlignment;
-      const ssize_t n =
-          io::retry_interrupted([&] { return ops_.pwrite(direct_, bytes.data(), whole, static_cast<off_t>(offset)); });
-      if (n < 0 && errno != EINVAL) throw io::io_error(errno, "cannot write", path_).at_offset(offset);
-      if (n <= 0 || static_cast<std::size_t>(n) % io::kDirectAlignment != 0) refused_.store(true);
-      if (n <= 0) break;
-      offset += static_cast<std::uint64_t>(n);
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
-    }
-    write(offset, bytes);
-  }
-
-  void sync() {
-    // Repeated only after a signal: after an error the kernel may have dropped the data that it could not write.
-    if (io::retry_interrupted([&] { return ops_.fsync(fd_); }) != 0)
-      throw io::io_error(errno, "cannot sync the file", path_);
-  }
-
- private:
-  io::FileOps& ops_;
-  const std::string path_;
-  int fd_ = -1;
-  int direct_ = -1;
-  std::atomic<bool> refused_{false};
-};
 
 // Bytes [from, from + size) of a box, in row-major order.
 struct BoxUnit {
   std::size_t box;
   std::uint64_t from;
   std::uint64_t size;
-};
-
-struct PlannedBox {
-  const NewBox* box;
-  BoxRuns runs;
-  StridedMemory values;
-  bool is_long() const { return runs.run_count() == 1 || runs.run_bytes() >= kLongRun; }
 };
 
 PlannedBox planned(const NewBox& box, std::size_t file_count) try {
@@ -132,29 +67,6 @@ void add_units(const PlannedBox& planned, std::size_t number, std::vector<BoxUni
   }
 }
 
-// The gaps between the short runs of a box have few different sizes: one for each dimension.
-class GapTables {
- public:
-  std::uint32_t extend(std::uint32_t remainder, std::uint64_t count) {
-    if (count == 0) return remainder;
-    for (const ZeroBytes& known : tables_) {
-      if (known.count() == count) return known.extend(remainder);
-    }
-    // A table pays when it is used a few hundred times.
-    if (++misses_ < kMisses) return extend_remainder(remainder, count);
-    misses_ = 0;
-    if (tables_.size() == kTables) tables_.pop_back();
-    tables_.insert(tables_.begin(), ZeroBytes(count));
-    return tables_.front().extend(remainder);
-  }
-
- private:
-  static constexpr std::size_t kTables = 4;
-  static constexpr int kMisses = 8;
-  std::vector<ZeroBytes> tables_;
-  int misses_ = 0;
-};
-
 class BoxWrite {
  public:
   BoxWrite(std::span<const std::filesystem::path> files, std::span<const NewBox> boxes, const BoxWriteOptions& options,
@@ -172,85 +84,101 @@ class BoxWrite {
   std::vector<std::uint32_t> run() {
     io::ProgressMeter meter(options_.progress, total_, "writing was cancelled");
     meter_ = &meter;
-    std::vector<std::size_t> order(boxes_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      const NewBox& left = *boxes_[a].box;
-      const NewBox& right = *boxes_[b].box;
-      return std::pair(left.file, left.begin) < std::pair(right.file, right.begin);
-    });
-    for (std::size_t first = 0; first < order.size();) {
-      std::size_t last = first;
-      std::size_t opened = 0;
-      for (; last < order.size(); ++last) {
-        const bool is_new = last == first || boxes_[order[last]].box->file != boxes_[order[last - 1]].box->file;
-        if (is_new && ++opened > kFilesAtOnce) break;
-      }
-      write_some(std::span(order).subspan(first, last - first));
-      first = last;
-    }
+    BoxFiles files(files_, options_.direct, ops_);
+    write_alone(files);
+    write_together(files);
     meter.report_total();
     if (!options_.checksums) return {};
     return std::vector<std::uint32_t>(remainders_.begin(), remainders_.end());
   }
 
  private:
-  // The boxes of up to kFilesAtOnce files.
-  void write_some(std::span<const std::size_t> order) {
-    std::vector<std::unique_ptr<BoxFile>> opened(files_.size());
-    std::vector<BoxFile*> to_sync;
+  void write_alone(BoxFiles& files) {
     std::vector<BoxUnit> units;
-    for (const std::size_t i : order) {
-      const std::size_t file = boxes_[i].box->file;
-      if (opened[file] == nullptr) {
-        opened[file] = std::make_unique<BoxFile>(files_[file], options_.durable, ops_);
-        to_sync.push_back(opened[file].get());
-      }
-      if (boxes_[i].runs.bytes() > 0) add_units(boxes_[i], i, units);
-    }
+    for (const std::size_t i : own_boxes()) add_units(boxes_[i], i, units);
+    run(units, [&](const BoxUnit& unit, BoxScratch& scratch, const io::StopFlag&) {
+      write_unit(unit, *files.open(boxes_[unit.box].box->file), scratch);
+    });
+  }
+
+  void write_together(BoxFiles& files) {
+    const std::vector<SharedUnit> units = shared_units(boxes_);
+    if (units.empty()) return;
+    if (options_.exchange == nullptr) throw Error(ErrorCode::kInvalidArgument, "boxes to exchange, and no exchange");
+    run(units, [&](const SharedUnit& unit, BoxScratch& scratch, const io::StopFlag& stop) {
+      write_shared(unit, files, scratch, stop);
+    });
+  }
+
+  // Calls work(unit, scratch, stop) on all threads.
+  template <class Unit, class Work>
+  void run(const std::vector<Unit>& units, const Work& work) {
     const unsigned threads = options_.threads == 0 ? io::default_threads() : options_.threads;
-    std::vector<Scratch> scratch(std::max<std::size_t>(threads, 1));
+    std::vector<BoxScratch> scratch(std::max<std::size_t>(threads, 1));
     const auto watch = options_.progress ? [this] { meter_->report(); } : std::function<void()>();
     io::parallel_for(
         units.size(), threads,
         [&](std::size_t i, const io::Worker& worker) {
-          const BoxUnit& unit = units[i];
-          write_unit(unit, *opened[boxes_[unit.box].box->file], scratch[worker.number]);
+          try {
+            work(units[i], scratch[worker.number], worker.stop);
+          } catch (Error& error) {
+            // Now, because threads of this rank may wait for other ranks.
+            if (options_.exchange != nullptr) options_.exchange->fail();
+            error.in_tensor(boxes_[units[i].box].box->name);
+            throw;
+          }
         },
         watch);
-    if (!options_.durable) return;
-    io::parallel_for(to_sync.size(), threads, [&](std::size_t i) { to_sync[i]->sync(); });
   }
 
-  // Memory of a thread.
-  struct Scratch {
-    SharedMutableBytes memory;
-    GapTables gaps;
-
-    // Room for `size` bytes that begin `skew` bytes into a page.
-    MutableBytes room(std::uint64_t skew, std::size_t size) {
-      if (memory.bytes.empty()) memory = io::allocate_bulk(io::kChunkBytes + io::kDirectAlignment);
-      return memory.bytes.subspan(skew, size);
+  // In the order of the files.
+  std::vector<std::size_t> own_boxes() const {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < boxes_.size(); ++i) {
+      if (!boxes_[i].box->shared && boxes_[i].runs.bytes() > 0) order.push_back(i);
     }
-  };
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      const NewBox& left = *boxes_[a].box;
+      const NewBox& right = *boxes_[b].box;
+      return std::pair(left.file, left.begin) < std::pair(right.file, right.begin);
+    });
+    return order;
+  }
 
-  void write_unit(const BoxUnit& unit, BoxFile& file, Scratch& scratch) {
+  void write_shared(const SharedUnit& unit, BoxFiles& files, BoxScratch& scratch, const io::StopFlag& stop) {
     const PlannedBox& planned = boxes_[unit.box];
-    try {
-      if (planned.is_long()) {
-        write_range(unit, planned, file, scratch);
-      } else {
-        write_runs(unit, planned, file, scratch);
-      }
-    } catch (Error& error) {
-      error.in_tensor(planned.box->name);
-      throw;
+    const std::uint64_t offset = planned.box->begin + unit.begin;
+    const MutableBytes slot = options_.exchange->enter(unit.block, stop);
+    if (slot.empty()) return;
+    const MutableBytes block = slot.subspan(offset % io::kDirectAlignment, unit.end - unit.begin);
+    const std::uint64_t copied = copy_runs(unit, planned, block, scratch);
+    meter_->add(copied, planned.box->name);
+    if (!options_.exchange->add(unit.block, copied, block.size())) return;
+    if (options_.checksums) {
+      const BoxUnit whole{unit.box, 0, 0};
+      add_remainder(whole, extend_remainder(0, block), planned.runs.tensor_bytes() - unit.end);
+    }
+    const std::shared_ptr<BoxFile> file = files.open(planned.box->file);
+    if (file->is_direct()) {
+      file->write_direct(offset, block);
+    } else {
+      file->write(offset, block);
+    }
+    options_.exchange->leave(unit.block);
+  }
+
+  void write_unit(const BoxUnit& unit, BoxFile& file, BoxScratch& scratch) {
+    const PlannedBox& planned = boxes_[unit.box];
+    if (planned.is_long()) {
+      write_range(unit, planned, file, scratch);
+    } else {
+      write_runs(unit, planned, file, scratch);
     }
     meter_->add(unit.size, planned.box->name);
   }
 
   // A part of one run.
-  void write_range(const BoxUnit& unit, const PlannedBox& planned, BoxFile& file, Scratch& scratch) {
+  void write_range(const BoxUnit& unit, const PlannedBox& planned, BoxFile& file, BoxScratch& scratch) {
     const BoxRuns& runs = planned.runs;
     const std::uint64_t in_tensor = runs.offset_of(unit.from / runs.run_bytes()) + unit.from % runs.run_bytes();
     const std::uint64_t offset = planned.box->begin + in_tensor;
@@ -278,7 +206,7 @@ class BoxWrite {
   }
 
   // Whole runs.
-  void write_runs(const BoxUnit& unit, const PlannedBox& planned, BoxFile& file, Scratch& scratch) {
+  void write_runs(const BoxUnit& unit, const PlannedBox& planned, BoxFile& file, BoxScratch& scratch) {
     const BoxRuns& runs = planned.runs;
     const auto resident = planned.values.resident();
     ConstBytes bytes;
@@ -338,7 +266,12 @@ void create_box_file(const std::filesystem::path& path, std::uint64_t size, io::
 
 std::vector<std::uint32_t> write_boxes(std::span<const std::filesystem::path> files, std::span<const NewBox> boxes,
                                        const BoxWriteOptions& options, io::FileOps& ops) {
-  return BoxWrite(files, boxes, options, ops).run();
+  try {
+    return BoxWrite(files, boxes, options, ops).run();
+  } catch (...) {
+    if (options.exchange != nullptr) options.exchange->fail();
+    throw;
+  }
 }
 
 }  // namespace weightstore

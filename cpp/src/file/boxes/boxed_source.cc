@@ -35,8 +35,8 @@ class BoxedSource final : public ByteSource {
     const std::uint64_t end = offset + out.size();
     // The first run that ends after `offset`, and the first that begins at `end` or after it.
     const std::uint64_t first =
-        partition(runs, [&](std::uint64_t begin) { return begin + runs.run_bytes() <= offset; });
-    const std::uint64_t last = partition(runs, [&](std::uint64_t begin) { return begin < end; });
+        runs.count_while([&](std::uint64_t begin) { return begin + runs.run_bytes() <= offset; });
+    const std::uint64_t last = runs.count_while([&](std::uint64_t begin) { return begin < end; });
     if (first >= last) return;
     const std::uint64_t skipped = std::max(offset, runs.offset_of(first)) - runs.offset_of(first);
     const std::uint64_t cut =
@@ -56,22 +56,6 @@ class BoxedSource final : public ByteSource {
       std::memcpy(out.data() + (begin - offset), scratch.data() + done, length);
       done += length;
     }
-  }
-
-  // The number of runs, from the first on, whose begin satisfies `before`.
-  template <class Before>
-  static std::uint64_t partition(const BoxRuns& runs, const Before& before) {
-    std::uint64_t low = 0;
-    std::uint64_t high = runs.run_count();
-    while (low < high) {
-      const std::uint64_t middle = low + (high - low) / 2;
-      if (before(runs.offset_of(middle))) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low;
   }
 
   const std::vector<BoxPart> parts_;
