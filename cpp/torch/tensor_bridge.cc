@@ -1,5 +1,7 @@
 #include "tensor_bridge.h"
 
+#include <torch/version.h>
+
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -14,8 +16,26 @@ namespace {
 
 struct TypePair {
   DType dtype;
-  c10::ScalarType scalar_type;
+  std::optional<c10::ScalarType> scalar_type;  // nullopt where torch is too old for it
 };
+
+// Types of torch 2.7 and 2.8. `Types` is c10::ScalarType; as a template parameter, so that a missing name is no error.
+template <class Types>
+constexpr std::optional<Types> e8m0_type() {
+  if constexpr (requires { Types::Float8_e8m0fnu; }) {
+    return Types::Float8_e8m0fnu;
+  } else {
+    return std::nullopt;
+  }
+}
+template <class Types>
+constexpr std::optional<Types> pair_of_f4_type() {
+  if constexpr (requires { Types::Float4_e2m1fn_x2; }) {
+    return Types::Float4_e2m1fn_x2;
+  } else {
+    return std::nullopt;
+  }
+}
 
 // Where two dtypes share a torch type, the one that a torch tensor is stored as comes first.
 constexpr TypePair kTypes[] = {
@@ -37,10 +57,10 @@ constexpr TypePair kTypes[] = {
     {DType::kC128, c10::ScalarType::ComplexDouble},
     {DType::kF8_E5M2, c10::ScalarType::Float8_e5m2},
     {DType::kF8_E4M3, c10::ScalarType::Float8_e4m3fn},
-    {DType::kF8_E8M0, c10::ScalarType::Float8_e8m0fnu},
+    {DType::kF8_E8M0, e8m0_type<c10::ScalarType>()},
     {DType::kF8_E4M3FNUZ, c10::ScalarType::Float8_e4m3fnuz},
     {DType::kF8_E5M2FNUZ, c10::ScalarType::Float8_e5m2fnuz},
-    {DType::kF4, c10::ScalarType::Float4_e2m1fn_x2},
+    {DType::kF4, pair_of_f4_type<c10::ScalarType>()},
     {DType::kFlex32, c10::ScalarType::Float},
     {DType::kBoolU8, c10::ScalarType::Bool},
 };
@@ -64,7 +84,8 @@ std::optional<DType> dtype_of(c10::ScalarType type) {
 c10::ScalarType require_scalar_type(const TensorInfo& info) {
   const auto type = scalar_type_of(info.dtype);
   if (!type) {
-    throw Error(ErrorCode::kInvalidArgument, "torch has no type for " + std::string(name_of(info.dtype)) +
+    throw Error(ErrorCode::kInvalidArgument, "torch " TORCH_VERSION " has no type for " +
+                                                 std::string(name_of(info.dtype)) +
                                                  " elements; read the tensor's bytes instead")
         .in_tensor(info.name);
   }

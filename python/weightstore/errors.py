@@ -211,8 +211,12 @@ _PLACES: dict[str, type[StoreError]] = {
 }
 
 _Key = tuple[str, str, int]
-_CLASSES: dict[_Key, type[StoreError]] = {}
+_CLASSES: dict[tuple[type[StoreError], type[StoreError] | None], type[StoreError]] = {}
 _KEYS: dict[type[StoreError], _Key] = {}
+for _code, _kind in _KINDS.items():
+    _KEYS.setdefault(_kind, (_code, "", 0))
+for _errno_of_kind, _kind in _OS_KINDS.items():
+    _KEYS.setdefault(_kind, ("io", "", _errno_of_kind))
 
 
 def _combine(kind: type[StoreError], place: type[StoreError] | None) -> type[StoreError]:
@@ -223,31 +227,25 @@ def _combine(kind: type[StoreError], place: type[StoreError] | None) -> type[Sto
     return _named_after(f"{place.__name__}[{shown}]", (kind, place), kind.__doc__)
 
 
-def _fill_table() -> None:
-    made: dict[tuple[type[StoreError], type[StoreError] | None], type[StoreError]] = {}
-
-    def enter(code: str, format: str, errno: int, kind: type[StoreError]) -> None:
-        place = _PLACES.get(format)
-        cls = made.get((kind, place)) or made.setdefault((kind, place), _combine(kind, place))
-        _CLASSES[code, format, errno] = cls
-        _KEYS.setdefault(cls, (code, format, errno))
-
-    for format in ("", *_PLACES):
-        for code, kind in _KINDS.items():
-            enter(code, format, 0, kind)
-        for errno, kind in _OS_KINDS.items():
-            enter("io", format, errno, kind)
-        enter("conflict", format, _errno.EEXIST, _FILE_EXISTS)
-
-
-_fill_table()
-
-
 def _class_of(code: str, format: str, errno: int) -> type[StoreError]:
+    """The class for an error, made when it is first asked for: there are hundreds, and few are ever raised."""
     format = format.removesuffix(" index")
     if format not in _PLACES:
         format = ""
-    return _CLASSES.get((code, format, errno)) or _CLASSES[code, format, 0]
+    kind = _KINDS[code]
+    if code == "io" and errno in _OS_KINDS:
+        kind = _OS_KINDS[errno]
+    elif code == "conflict" and errno == _errno.EEXIST:
+        kind = _FILE_EXISTS
+    else:
+        errno = 0
+    place = _PLACES.get(format)
+    cls = _CLASSES.get((kind, place))
+    if cls is None:
+        # Of two threads that come here at once, both get the class of the first.
+        cls = _CLASSES.setdefault((kind, place), _combine(kind, place))
+    _KEYS.setdefault(cls, (code, format, errno))
+    return cls
 
 
 def _construct(cls: type[StoreError], text: str, message: str, path: str | None, errno: int) -> StoreError:

@@ -6,7 +6,6 @@ writer writes them.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 import torch
 
 from . import _core
-from ._checkpoints import torch_library as _torch_library
 from ._files import loading as _load
 from ._files import saving as _save
 from ._files.deferred import DeferredTensor
@@ -31,6 +29,7 @@ from ._tensors import aliases as _aliases
 from ._tensors import batches as _batches
 from ._tensors import torch_memory as _torch_memory
 from ._tensors import torch_tensors as _tensors
+from ._torch_library import loading as _library
 
 __all__ = [
     "DeferredTensor",
@@ -47,8 +46,6 @@ __all__ = [
     "storage_ptr",
     "storage_size",
 ]
-
-_log = logging.getLogger(__name__)
 
 
 def save_file(
@@ -206,8 +203,8 @@ def storage_size(tensor: torch.Tensor) -> int:
 
 
 def library_path() -> Path:
-    """The path of the library behind `torch.classes.store`, for C++ programs. ImportError if it was not built."""
-    return _torch_library.library_path()
+    """The path of the library behind `torch.classes.store`, for C++ programs. ImportError if there is none for this torch."""
+    return _library.library_path()
 
 
 def _checked(tensors: Mapping[str, Any]) -> _core.TensorBatch:
@@ -227,7 +224,4 @@ def _checked(tensors: Mapping[str, Any]) -> _core.TensorBatch:
     return batch
 
 
-try:
-    _torch_library.load()
-except ImportError as error:
-    _log.debug("torch.classes.store is not there: %s", error)
+_library.load_if_there()

@@ -23,7 +23,7 @@ def main() -> None:
     if sys.argv[1] == "torch":
         # OpenMP's threads, which torch has for large tensors, do not survive a fork.
         importlib.import_module("torch").set_num_threads(1)
-        importlib.import_module("weightstore._checkpoints.torch_library").load()
+        importlib.import_module("weightstore._torch_library.loading").load()
     from lifecycle.situations import SITUATIONS
     from lifecycle.specimens import SPECIMENS
 

@@ -220,9 +220,9 @@ IDS = 5000
 def table() -> Any:
     import torch
 
-    from weightstore._checkpoints import torch_library
+    from weightstore._torch_library import loading
 
-    torch_library.load()
+    loading.load()
     made = torch.classes.store.HashTable("user", [4], torch.float32, 0, 65536, 65536, 64, [])
     ids = torch.arange(IDS)
     made.insert(ids, ids[:, None].float().repeat(1, 4))

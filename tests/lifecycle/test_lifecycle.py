@@ -27,9 +27,9 @@ CASES = [
 def missing_library() -> str:
     """Why cases that need torch.classes.store cannot run; empty when they can."""
     try:
-        from weightstore._checkpoints import torch_library
+        from weightstore._torch_library import loading
 
-        torch_library.load()
+        loading.load()
     except ImportError as error:
         return str(error)
     return ""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from weightstore._checkpoints import torch_library
+from weightstore._torch_library import loading
 
 torch = pytest.importorskip("torch")
 
 try:
-    torch_library.load()
+    loading.load()
 except ImportError as error:
     pytest.skip(str(error), allow_module_level=True)

@@ -39,7 +39,8 @@ struct StatisticsOptions {
   Progress progress{};   // in bytes of the file; can cancel
 };
 
-// The statistics of tensors, by their numbers in the table. nullopt for a type that has no numbers: F6. Throws as
+// The statistics of tensors, by their numbers in the table. nullopt for a type whose numbers the
+// library cannot tell: F6, and types of blocks that are not dequantized. Throws as
 // Reader::producer() does when a tensor is damaged, and as Reader::load() does.
 std::vector<std::optional<Statistics>> statistics_of(const Reader& reader, std::span<const std::size_t> tensors,
                                                      const StatisticsOptions& options = {});
@@ -54,7 +55,7 @@ struct ValueDifference {
 };
 
 // Compares tensors of two files number by number, whatever their types are: the pairs are their numbers in the tables
-// of `a` and `b`. Two tensors of type F6, which has no numbers, are compared byte by byte. nullopt for any other pair
+// of `a` and `b`. Two tensors of one type that has no numbers are compared byte by byte. nullopt for any other pair
 // of which one has no numbers, or which have different counts of them.
 std::vector<std::optional<ValueDifference>> compare_values(const Reader& a, const Reader& b,
                                                            std::span<const std::pair<std::size_t, std::size_t>> pairs,

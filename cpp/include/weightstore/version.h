@@ -2,4 +2,4 @@
 
 // The version of the library. The build reads it from this file.
 
-#define WEIGHTSTORE_VERSION "0.1.0"
+#define WEIGHTSTORE_VERSION "0.2.0"

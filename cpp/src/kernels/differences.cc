@@ -6,66 +6,13 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/differences_block.h"
 #include "kernels/numbers.h"
 
 namespace weightstore::kernels {
 namespace {
 
 constexpr std::size_t kBlock = 1024;  // numbers; even, for types with two numbers in a byte
-
-// The loop of compare_doubles(), for a compiler to vectorise: sums that are not finite tell about NaNs and infinities.
-struct BlockDifferences {
-  double sum;
-  double absolute;
-  double relative;
-  std::uint64_t differing;
-};
-
-[[gnu::always_inline]] inline BlockDifferences compare_lanes(const double* a, const double* b, std::size_t count) {
-  constexpr std::size_t kLanes = 8;
-  double sums[kLanes] = {}, absolute[kLanes] = {}, relative[kLanes] = {}, differing[kLanes] = {};
-  for (std::size_t i = 0; i < count; i += kLanes) {
-    for (std::size_t j = 0; j < kLanes; ++j) {
-      const double x = a[i + j], y = b[i + j];
-      const double distance = std::fabs(x - y);
-      const double size = std::max(std::fabs(x), std::fabs(y));
-      const double share = distance / (distance == 0 ? 1 : size);
-      sums[j] += distance;
-      absolute[j] = distance > absolute[j] ? distance : absolute[j];
-      relative[j] = share > relative[j] ? share : relative[j];
-      differing[j] += distance != 0 ? 1.0 : 0.0;
-    }
-  }
-  BlockDifferences all{};
-  double counted = 0;
-  for (std::size_t j = 0; j < kLanes; ++j) {
-    all.sum += sums[j];
-    all.absolute = std::max(all.absolute, absolute[j]);
-    all.relative = std::max(all.relative, relative[j]);
-    counted += differing[j];
-  }
-  all.differing = static_cast<std::uint64_t>(counted);
-  return all;
-}
-
-BlockDifferences compare_portable(const double* a, const double* b, std::size_t count) {
-  return compare_lanes(a, b, count);
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) BlockDifferences compare_avx2(const double* a, const double* b, std::size_t count) {
-  return compare_lanes(a, b, count);
-}
-bool has_avx2() {
-  static const bool found = __builtin_cpu_supports("avx2");
-  return found;
-}
-#else
-BlockDifferences compare_avx2(const double* a, const double* b, std::size_t count) {
-  return compare_lanes(a, b, count);
-}
-bool has_avx2() { return false; }
-#endif
 
 // One pair, by all rules.
 void compare_pair(double a, double b, Differences& found) {
@@ -81,18 +28,36 @@ void compare_pair(double a, double b, Differences& found) {
   found.max_relative = std::max(found.max_relative, 2 * (std::fabs(a / 2 - b / 2) / size));
 }
 
-// The arrays have zeros behind `count`, up to the next multiple of 8.
-void compare_doubles(const double* a, const double* b, std::size_t count, Differences& found) {
-  const std::size_t padded = (count + 7) / 8 * 8;
-  const BlockDifferences block = has_avx2() ? compare_avx2(a, b, padded) : compare_portable(a, b, padded);
-  if (!std::isfinite(block.sum)) {
-    for (std::size_t i = 0; i < count; ++i) compare_pair(a[i], b[i], found);
+template <class T>
+void compare_numbers(const T* a, const T* b, std::size_t count, Differences& found) {
+  const BlockDifferences block = compare_block(a, b, count, found.max_relative);
+  if (!block.is_finite) {
+    for (std::size_t i = 0; i < count; ++i) {
+      T x, y;
+      std::memcpy(&x, reinterpret_cast<const std::byte*>(a) + i * sizeof x, sizeof x);
+      std::memcpy(&y, reinterpret_cast<const std::byte*>(b) + i * sizeof y, sizeof y);
+      compare_pair(static_cast<double>(x), static_cast<double>(y), found);
+    }
     return;
   }
   found.differing += block.differing;
   found.max_absolute = std::max(found.max_absolute, block.absolute);
   found.max_relative = std::max(found.max_relative, block.relative);
 }
+
+// The numbers of one block of a tensor as T; those that are T already stay where they are, at any address.
+template <class T>
+class Decoded {
+ public:
+  const T* get(DType type, const std::byte* at, std::size_t count) {
+    if (type == (sizeof(T) == sizeof(float) ? DType::kF32 : DType::kF64)) return reinterpret_cast<const T*>(at);
+    decode_numbers(type, at, count, numbers_.data());
+    return numbers_.data();
+  }
+
+ private:
+  alignas(64) std::array<T, kBlock> numbers_;
+};
 
 // Integers of 64 bits, which double does not hold: differences are exact, and distances are rounded once.
 template <class A, class B>
@@ -126,34 +91,25 @@ void compare_wide(DType a_type, const std::byte* a, DType b_type, const std::byt
 
 }  // namespace
 
-void Differences::add(const Differences& other) {
-  count += other.count;
-  differing += other.differing;
-  unmeasured += other.unmeasured;
-  max_absolute = std::max(max_absolute, other.max_absolute);
-  max_relative = std::max(max_relative, other.max_relative);
-}
-
-Differences compare_numbers(DType a_type, ConstBytes a, DType b_type, ConstBytes b) {
-  Differences found;
-  found.count = a.size() * 8 / bits_of(a_type);
-  alignas(64) std::array<double, kBlock> left, right;
-  for (std::size_t done = 0; done < found.count; done += kBlock) {
-    const std::size_t count = std::min<std::size_t>(kBlock, found.count - done);
+void compare_numbers(DType a_type, ConstBytes a, DType b_type, ConstBytes b, Differences& found) {
+  const std::size_t total = a.size() * 8 / bits_of(a_type);
+  found.count += total;
+  const bool floats = number_kind(a_type) == NumberKind::kFloat && number_kind(b_type) == NumberKind::kFloat;
+  Decoded<float> left_floats, right_floats;
+  Decoded<double> left, right;
+  for (std::size_t done = 0; done < total; done += kBlock) {
+    const std::size_t count = std::min(kBlock, total - done);
     const std::byte* at_a = a.data() + done * bits_of(a_type) / 8;
     const std::byte* at_b = b.data() + done * bits_of(b_type) / 8;
     if (a_type == b_type && std::memcmp(at_a, at_b, (count * bits_of(a_type) + 7) / 8) == 0) continue;
     if (is_wide(a_type) && is_wide(b_type)) {
       compare_wide(a_type, at_a, b_type, at_b, count, found);
-      continue;
+    } else if (floats) {
+      compare_numbers(left_floats.get(a_type, at_a, count), right_floats.get(b_type, at_b, count), count, found);
+    } else {
+      compare_numbers(left.get(a_type, at_a, count), right.get(b_type, at_b, count), count, found);
     }
-    decode_numbers(a_type, at_a, count, left.data());
-    decode_numbers(b_type, at_b, count, right.data());
-    std::fill(left.begin() + static_cast<std::ptrdiff_t>(count), left.end(), 0.0);
-    std::fill(right.begin() + static_cast<std::ptrdiff_t>(count), right.end(), 0.0);
-    compare_doubles(left.data(), right.data(), count, found);
   }
-  return found;
 }
 
 }  // namespace weightstore::kernels

@@ -11,7 +11,7 @@ namespace weightstore::kernels {
 
 // How the numbers of a type are computed with.
 enum class NumberKind : std::uint8_t {
-  kNone,      // the type has no numbers that the library can tell: F6, and QFloat without its scheme
+  kNone,      // an element alone has no number: QFloat and types of blocks, which a NumberDecoder decodes; and F6
   kFloat,     // float holds every number
   kDouble,    // double holds every number
   kSigned,    // I64

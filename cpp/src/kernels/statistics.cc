@@ -4,43 +4,13 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <vector>
 
+#include "kernels/number_blocks.h"
 #include "kernels/numbers.h"
 #include "kernels/statistics_block.h"
 
 namespace weightstore::kernels {
 namespace {
-
-constexpr std::size_t kBlock = 2048;  // numbers; even, for types with two numbers in a byte
-
-// Calls look(numbers, count) with the numbers of `bytes`, block by block. F32 and F64 are looked at where they are.
-template <class T, class Look>
-void for_blocks(DType type, ConstBytes bytes, const Look& look) {
-  const std::size_t total = bytes.size() * 8 / bits_of(type);
-  const bool in_place = type == (sizeof(T) == sizeof(float) ? DType::kF32 : DType::kF64);
-  alignas(64) std::array<T, kBlock> decoded;
-  for (std::size_t done = 0; done < total; done += kBlock) {
-    const std::size_t count = std::min(kBlock, total - done);
-    const std::byte* at = bytes.data() + done * bits_of(type) / 8;
-    // The loops load numbers at any address.
-    if (in_place) {
-      look(reinterpret_cast<const T*>(at), count);
-    } else {
-      decode_numbers(type, at, count, decoded.data());
-      look(decoded.data(), count);
-    }
-  }
-}
-
-template <class Look>
-void for_blocks(DType type, ConstBytes bytes, const Look& look) {
-  if (number_kind(type) == NumberKind::kFloat) {
-    for_blocks<float>(type, bytes, look);
-  } else {
-    for_blocks<double>(type, bytes, look);
-  }
-}
 
 template <class T>
 double number_at(const T* numbers, std::size_t i) {
@@ -49,15 +19,12 @@ double number_at(const T* numbers, std::size_t i) {
   return static_cast<double>(number);
 }
 
-// For a block that has NaNs or infinities, or doubles whose squares are beyond the largest double.
+// For numbers whose squares are beyond the largest double.
 template <class T>
 Moments careful_moments(const T* numbers, std::size_t count) {
   Moments moments;
   for (std::size_t i = 0; i < count; ++i) {
     const double number = number_at(numbers, i);
-    moments.nans += std::isnan(number);
-    moments.infinities += std::isinf(number);
-    if (!std::isfinite(number)) continue;
     ++moments.finite;
     moments.zeros += number == 0;
     moments.min = std::min(moments.min, number);
@@ -71,19 +38,57 @@ Moments careful_moments(const T* numbers, std::size_t count) {
   return moments;
 }
 
+// For sums that are finite.
 template <class T>
-Moments block_moments(const T* numbers, std::size_t count) {
-  const double shift = number_at(numbers, 0);
-  const BlockSums sums = sum_block(numbers, count, std::isfinite(shift) ? shift : 0);
-  if (!std::isfinite(sums.sum) || !std::isfinite(sums.squares)) return careful_moments(numbers, count);
+Moments moments_from(const BlockSums& sums, const T* numbers, std::size_t count) {
   Moments moments;
   moments.finite = count;
   moments.zeros = sums.zeros;
   moments.min = sums.min;
   moments.max = sums.max;
-  const double distance = sums.sum / static_cast<double>(count);
-  moments.mean = shift + distance;
-  moments.squares = std::max(0.0, sums.squares - sums.sum * distance);
+  if (sums.min == sums.max) {
+    moments.mean = sums.min;
+    return moments;
+  }
+  const auto size = static_cast<double>(count);
+  moments.mean = sums.sum / size;
+  moments.squares = sums.squares - sums.sum * moments.mean;
+  // What is left of a difference of two numbers that are nearly the same has few correct digits.
+  constexpr double kEnough = 1.0 / 64;
+  if (!(moments.squares > sums.squares * kEnough)) {
+    const double shift = moments.mean;
+    const DistanceSums distances = sum_distances(numbers, count, shift);
+    const double distance = distances.sum / size;
+    moments.mean = shift + distance;
+    moments.squares = std::max(0.0, distances.squares - distances.sum * distance);
+  }
+  return moments;
+}
+
+template <class T>
+Moments finite_moments(const BlockSums& sums, const T* numbers, std::size_t count) {
+  if (std::isfinite(sums.sum) && std::isfinite(sums.squares)) return moments_from(sums, numbers, count);
+  return careful_moments(numbers, count);
+}
+
+template <class T>
+Moments block_moments(const T* numbers, std::size_t count) {
+  const BlockSums sums = sum_block(numbers, count);
+  if (std::isfinite(sums.sum)) return finite_moments(sums, numbers, count);
+  std::array<T, kBlockNumbers> finite;
+  std::size_t kept = 0;
+  std::uint64_t nans = 0;
+  for (std::size_t i = 0; i < count; ++i) {  // without branches
+    T number;
+    std::memcpy(&number, reinterpret_cast<const std::byte*>(numbers) + i * sizeof number, sizeof number);
+    finite[kept] = number;
+    nans += std::isnan(number);
+    kept += std::isfinite(number);
+  }
+  Moments moments;
+  if (kept != 0) moments = finite_moments(sum_block(finite.data(), kept), finite.data(), kept);
+  moments.nans = nans;
+  moments.infinities = count - kept - nans;
   return moments;
 }
 
@@ -130,44 +135,6 @@ Moments moments_of(DType type, ConstBytes bytes) {
   if (number_kind(type) == NumberKind::kSigned) add_extremes<std::int64_t>(bytes, kSignBit, all);
   if (number_kind(type) == NumberKind::kUnsigned) add_extremes<std::uint64_t>(bytes, 0, all);
   return all;
-}
-
-// Neighbouring numbers are counted in different tables: two increments of one counter would wait for each other.
-void add_to_histogram(DType type, ConstBytes bytes, double low, double high, std::span<std::uint64_t> counts) {
-  constexpr std::size_t kTables = 4;
-  const std::size_t bins = counts.size();
-  const std::size_t none = bins + 1;  // behind the bin that only `high` may fall into
-  const std::size_t slots = none + 1;
-  std::vector<std::uint64_t> tables(kTables * slots);
-  const double width = high - low;
-  const double scale = width > 0 ? static_cast<double>(bins) / width : 0;
-  // Where the width or its inverse is beyond the largest number.
-  const auto careful_bin = [&](double number) -> std::int32_t {
-    if (!(number >= low && number <= high)) return static_cast<std::int32_t>(none);
-    const double half_width = high / 2 - low / 2;
-    const double share = half_width > 0 ? (number / 2 - low / 2) / half_width : 0;
-    return static_cast<std::int32_t>(share * static_cast<double>(bins));
-  };
-  for_blocks(type, bytes, [&](const auto* numbers, std::size_t count) {
-    std::array<std::int32_t, kBlock> found;
-    if (std::isfinite(width) && std::isfinite(scale)) {
-      find_bins(numbers, count, low, scale, static_cast<std::int32_t>(none), found.data());
-    } else {
-      for (std::size_t i = 0; i < count; ++i) found[i] = careful_bin(number_at(numbers, i));
-    }
-    const auto bin = [&](std::size_t i) { return static_cast<std::size_t>(found[i]); };
-    std::size_t i = 0;
-    for (; i + kTables <= count; i += kTables) {
-      ++tables[bin(i)];
-      ++tables[slots + bin(i + 1)];
-      ++tables[2 * slots + bin(i + 2)];
-      ++tables[3 * slots + bin(i + 3)];
-    }
-    for (; i < count; ++i) ++tables[bin(i)];
-  });
-  for (std::size_t t = 0; t < kTables; ++t) {
-    for (std::size_t bin = 0; bin < none; ++bin) counts[std::min(bin, bins - 1)] += tables[t * slots + bin];
-  }
 }
 
 }  // namespace weightstore::kernels

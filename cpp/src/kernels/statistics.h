@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <span>
 
 #include "weightstore/byte_source.h"
 #include "weightstore/dtype.h"
@@ -33,10 +32,5 @@ inline constexpr std::uint64_t kSignBit = std::uint64_t{1} << 63;
 
 // The moments of the numbers in `bytes`. `type` is a number_type() whose number_kind() is not kNone.
 Moments moments_of(DType type, ConstBytes bytes);
-
-// Counts the finite numbers of `bytes` that lie in [low, high] in counts.size() bins of equal width. A number on the
-// border of two bins counts for the upper one, `high` for the last one. If low == high, or they are
-// the closest numbers that there are, everything is in the first bin.
-void add_to_histogram(DType type, ConstBytes bytes, double low, double high, std::span<std::uint64_t> counts);
 
 }  // namespace weightstore::kernels

@@ -5,11 +5,12 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define WEIGHTSTORE_AVX2 __attribute__((target("avx2,fma")))
 #endif
 
 namespace weightstore::kernels {
 namespace {
+
+constexpr std::size_t kLanes = 16;
 
 template <class T>
 T number_at(const T* numbers, std::size_t i) {
@@ -18,135 +19,207 @@ T number_at(const T* numbers, std::size_t i) {
   return number;
 }
 
+// Number i counts for lane i % kLanes.
 template <class T>
-void add_portable(const T* numbers, std::size_t begin, std::size_t count, double shift, BlockSums& sums) {
-  for (std::size_t i = begin; i < count; ++i) {
-    const double number = static_cast<double>(number_at(numbers, i));
-    const double distance = number - shift;
-    sums.min = number < sums.min ? number : sums.min;
-    sums.max = number > sums.max ? number : sums.max;
-    sums.sum += distance;
-    sums.squares += distance * distance;
-    sums.zeros += number == 0;
+struct Lanes {
+  Lanes() {
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      min[j] = std::numeric_limits<T>::infinity();
+      max[j] = -std::numeric_limits<T>::infinity();
+    }
   }
+
+  alignas(64) T min[kLanes];
+  alignas(64) T max[kLanes];
+  alignas(64) T zeros[kLanes] = {};  // a lane of a block has so few numbers that T counts them
+  alignas(64) double sum[kLanes] = {};
+  alignas(64) double squares[kLanes] = {};
+};
+
+template <class T>
+[[gnu::always_inline]] inline void add_to_lane(T number, std::size_t j, Lanes<T>& lanes) {
+  const double wide = static_cast<double>(number);
+  lanes.min[j] = number < lanes.min[j] ? number : lanes.min[j];
+  lanes.max[j] = number > lanes.max[j] ? number : lanes.max[j];
+  lanes.zeros[j] += number == 0 ? T{1} : T{0};
+  lanes.sum[j] += wide;
+  lanes.squares[j] += wide * wide;
+}
+
+// A compiler makes vectors of the inner loop. `begin` is a multiple of kLanes.
+template <class T>
+[[gnu::always_inline]] inline void add_numbers(const T* numbers, std::size_t begin, std::size_t count,
+                                               Lanes<T>& lanes) {
+  Lanes<T> local = lanes;
+  std::size_t i = begin;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t j = 0; j < kLanes; ++j) add_to_lane(number_at(numbers, i + j), j, local);
+  }
+  for (std::size_t j = 0; i + j < count; ++j) add_to_lane(number_at(numbers, i + j), j, local);
+  lanes = local;
 }
 
 template <class T>
-void bins_portable(const T* numbers, std::size_t begin, std::size_t count, double low, double scale, std::int32_t none,
-                   std::int32_t* bins) {
-  for (std::size_t i = begin; i < count; ++i) {
-    const double bin = (static_cast<double>(number_at(numbers, i)) - low) * scale;
-    bins[i] = bin >= 0 && bin < none ? static_cast<std::int32_t>(bin) : none;
+[[gnu::always_inline]] inline DistanceSums add_distances(const T* numbers, std::size_t count, double shift) {
+  double sum[kLanes] = {}, squares[kLanes] = {};
+  const auto add = [&](std::size_t i, std::size_t j) {
+    const double distance = static_cast<double>(number_at(numbers, i)) - shift;
+    sum[j] += distance;
+    squares[j] += distance * distance;
+  };
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t j = 0; j < kLanes; ++j) add(i + j, j);
   }
+  for (std::size_t j = 0; i + j < count; ++j) add(i + j, j);
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::size_t j = 0; j < half; ++j) {
+      sum[j] += sum[j + half];
+      squares[j] += squares[j + half];
+    }
+  }
+  return {sum[0], squares[0]};
 }
 
-BlockSums no_sums() {
-  return {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), 0, 0, 0};
+template <class T>
+[[gnu::always_inline]] inline BlockSums total(Lanes<T>& lanes) {
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::size_t j = 0; j < half; ++j) {
+      lanes.min[j] = lanes.min[j + half] < lanes.min[j] ? lanes.min[j + half] : lanes.min[j];
+      lanes.max[j] = lanes.max[j + half] > lanes.max[j] ? lanes.max[j + half] : lanes.max[j];
+      lanes.zeros[j] += lanes.zeros[j + half];
+      lanes.sum[j] += lanes.sum[j + half];
+      lanes.squares[j] += lanes.squares[j + half];
+    }
+  }
+  return {static_cast<double>(lanes.min[0]), static_cast<double>(lanes.max[0]), lanes.sum[0], lanes.squares[0],
+          static_cast<std::uint64_t>(lanes.zeros[0])};
+}
+
+template <class T>
+[[gnu::always_inline]] inline BlockSums sum_lanes(const T* numbers, std::size_t count) {
+  Lanes<T> lanes;
+  add_numbers(numbers, 0, count, lanes);
+  return total(lanes);
 }
 
 #if defined(__x86_64__)
+
+#define WEIGHTSTORE_AVX2 __attribute__((target("avx2")))
+#define WEIGHTSTORE_AVX2_FMA __attribute__((target("avx2,fma")))
 
 bool has_avx2() {
   static const bool found = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return found;
 }
 
-WEIGHTSTORE_AVX2 inline double sum_of(__m256d lanes) {
-  alignas(32) double parts[4];
-  _mm256_store_pd(parts, lanes);
-  return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+// As many numbers as fill all lanes. The square of a float is exact as a double, so that an fma rounds as an addition
+// does.
+WEIGHTSTORE_AVX2_FMA std::size_t add_vectors(const float* numbers, std::size_t count, Lanes<float>& lanes) {
+  __m256 min[2], max[2], zeros[2];
+  __m256d sum[4], squares[4];
+#pragma GCC unroll 2
+  for (int k = 0; k < 2; ++k) {
+    min[k] = _mm256_load_ps(lanes.min + 8 * k);
+    max[k] = _mm256_load_ps(lanes.max + 8 * k);
+    zeros[k] = _mm256_setzero_ps();
+  }
+#pragma GCC unroll 4
+  for (int k = 0; k < 4; ++k) sum[k] = squares[k] = _mm256_setzero_pd();
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+#pragma GCC unroll 2
+    for (int k = 0; k < 2; ++k) {
+      const __m256 values = _mm256_loadu_ps(numbers + i + 8 * k);
+      min[k] = _mm256_min_ps(values, min[k]);
+      max[k] = _mm256_max_ps(values, max[k]);
+      const __m256 is_zero = _mm256_cmp_ps(values, _mm256_setzero_ps(), _CMP_EQ_OQ);
+      zeros[k] = _mm256_castsi256_ps(_mm256_sub_epi32(_mm256_castps_si256(zeros[k]), _mm256_castps_si256(is_zero)));
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const __m256d wide = _mm256_cvtps_pd(_mm_loadu_ps(numbers + i + 4 * k));
+      sum[k] = _mm256_add_pd(sum[k], wide);
+      squares[k] = _mm256_fmadd_pd(wide, wide, squares[k]);
+    }
+  }
+#pragma GCC unroll 2
+  for (int k = 0; k < 2; ++k) {
+    _mm256_store_ps(lanes.min + 8 * k, min[k]);
+    _mm256_store_ps(lanes.max + 8 * k, max[k]);
+    _mm256_store_ps(lanes.zeros + 8 * k, _mm256_cvtepi32_ps(_mm256_castps_si256(zeros[k])));
+  }
+#pragma GCC unroll 4
+  for (int k = 0; k < 4; ++k) {
+    _mm256_store_pd(lanes.sum + 4 * k, sum[k]);
+    _mm256_store_pd(lanes.squares + 4 * k, squares[k]);
+  }
+  return i;
 }
 
-WEIGHTSTORE_AVX2 inline __m256d low_half(__m256 floats) { return _mm256_cvtps_pd(_mm256_castps256_ps128(floats)); }
-WEIGHTSTORE_AVX2 inline __m256d high_half(__m256 floats) { return _mm256_cvtps_pd(_mm256_extractf128_ps(floats, 1)); }
-
-// Eight numbers a step. Sums are of doubles, so that no digits are lost; each has a register of its own for the lower
-// and the upper four.
-WEIGHTSTORE_AVX2 std::size_t sum_vectors(const float* numbers, std::size_t count, double shift, BlockSums& sums) {
-  const std::size_t steps = count / 8;
-  if (steps == 0) return 0;
-  const __m256d center = _mm256_set1_pd(shift);
-  __m256 min = _mm256_loadu_ps(numbers);
-  __m256 max = min;
-  __m256i zeros = _mm256_setzero_si256();
-  __m256d sum0 = _mm256_setzero_pd(), sum1 = sum0, squares0 = sum0, squares1 = sum0;
-  for (std::size_t i = 0; i < steps; ++i) {
-    const __m256 values = _mm256_loadu_ps(numbers + i * 8);
-    min = _mm256_min_ps(values, min);
-    max = _mm256_max_ps(values, max);
-    const __m256 is_zero = _mm256_cmp_ps(values, _mm256_setzero_ps(), _CMP_EQ_OQ);
-    zeros = _mm256_sub_epi32(zeros, _mm256_castps_si256(is_zero));
-    const __m256d distance0 = _mm256_sub_pd(low_half(values), center);
-    const __m256d distance1 = _mm256_sub_pd(high_half(values), center);
-    sum0 = _mm256_add_pd(sum0, distance0);
-    sum1 = _mm256_add_pd(sum1, distance1);
-    squares0 = _mm256_fmadd_pd(distance0, distance0, squares0);
-    squares1 = _mm256_fmadd_pd(distance1, distance1, squares1);
-  }
-  alignas(32) float lows[8], highs[8];
-  alignas(32) std::uint32_t counts[8];
-  _mm256_store_ps(lows, min);
-  _mm256_store_ps(highs, max);
-  _mm256_store_si256(reinterpret_cast<__m256i*>(counts), zeros);
-  for (std::size_t lane = 0; lane < 8; ++lane) {
-    sums.min = lows[lane] < sums.min ? lows[lane] : sums.min;
-    sums.max = highs[lane] > sums.max ? highs[lane] : sums.max;
-    sums.zeros += counts[lane];
-  }
-  sums.sum = sum_of(_mm256_add_pd(sum0, sum1));
-  sums.squares = sum_of(_mm256_add_pd(squares0, squares1));
-  return steps * 8;
+WEIGHTSTORE_AVX2_FMA BlockSums sum_vectors(const float* numbers, std::size_t count) {
+  Lanes<float> lanes;
+  const std::size_t done = add_vectors(numbers, count, lanes);
+  add_numbers(numbers, done, count, lanes);
+  return total(lanes);
 }
 
-// What does not fit an int, such as a NaN, becomes its smallest number, which is large without its sign.
-WEIGHTSTORE_AVX2 std::size_t bin_vectors(const float* numbers, std::size_t count, double low, double scale,
-                                         std::int32_t none, std::int32_t* bins) {
-  const __m256d first = _mm256_set1_pd(low);
-  const __m256d factor = _mm256_set1_pd(scale);
-  const __m256i most = _mm256_set1_epi32(none);
-  const std::size_t steps = count / 8;
-  for (std::size_t i = 0; i < steps; ++i) {
-    const __m256 values = _mm256_loadu_ps(numbers + i * 8);
-    const __m128i lower = _mm256_cvttpd_epi32(_mm256_mul_pd(_mm256_sub_pd(low_half(values), first), factor));
-    const __m128i upper = _mm256_cvttpd_epi32(_mm256_mul_pd(_mm256_sub_pd(high_half(values), first), factor));
-    const __m256i found = _mm256_min_epu32(_mm256_set_m128i(upper, lower), most);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(bins + i * 8), found);
-  }
-  return steps * 8;
+WEIGHTSTORE_AVX2 BlockSums sum_vectors(const double* numbers, std::size_t count) { return sum_lanes(numbers, count); }
+
+WEIGHTSTORE_AVX2 DistanceSums distance_vectors(const float* numbers, std::size_t count, double shift) {
+  return add_distances(numbers, count, shift);
 }
 
-#else
-
-bool has_avx2() { return false; }
-std::size_t sum_vectors(const float*, std::size_t, double, BlockSums&) { return 0; }
-std::size_t bin_vectors(const float*, std::size_t, double, double, std::int32_t, std::int32_t*) { return 0; }
+WEIGHTSTORE_AVX2 DistanceSums distance_vectors(const double* numbers, std::size_t count, double shift) {
+  return add_distances(numbers, count, shift);
+}
 
 #endif
 
 }  // namespace
 
-BlockSums sum_block(const float* numbers, std::size_t count, double shift) {
-  BlockSums sums = no_sums();
-  const std::size_t done = has_avx2() ? sum_vectors(numbers, count, shift, sums) : 0;
-  add_portable(numbers, done, count, shift, sums);
-  return sums;
+namespace portable {
+
+BlockSums sum_block(const float* numbers, std::size_t count) { return sum_lanes(numbers, count); }
+BlockSums sum_block(const double* numbers, std::size_t count) { return sum_lanes(numbers, count); }
+DistanceSums sum_distances(const float* numbers, std::size_t count, double shift) {
+  return add_distances(numbers, count, shift);
+}
+DistanceSums sum_distances(const double* numbers, std::size_t count, double shift) {
+  return add_distances(numbers, count, shift);
 }
 
-BlockSums sum_block(const double* numbers, std::size_t count, double shift) {
-  BlockSums sums = no_sums();
-  add_portable(numbers, 0, count, shift, sums);
-  return sums;
+}  // namespace portable
+
+#if defined(__x86_64__)
+
+BlockSums sum_block(const float* numbers, std::size_t count) {
+  return has_avx2() ? sum_vectors(numbers, count) : portable::sum_block(numbers, count);
 }
 
-void find_bins(const float* numbers, std::size_t count, double low, double scale, std::int32_t none,
-               std::int32_t* bins) {
-  const std::size_t done = has_avx2() ? bin_vectors(numbers, count, low, scale, none, bins) : 0;
-  bins_portable(numbers, done, count, low, scale, none, bins);
+BlockSums sum_block(const double* numbers, std::size_t count) {
+  return has_avx2() ? sum_vectors(numbers, count) : portable::sum_block(numbers, count);
 }
 
-void find_bins(const double* numbers, std::size_t count, double low, double scale, std::int32_t none,
-               std::int32_t* bins) {
-  bins_portable(numbers, 0, count, low, scale, none, bins);
+DistanceSums sum_distances(const float* numbers, std::size_t count, double shift) {
+  return has_avx2() ? distance_vectors(numbers, count, shift) : add_distances(numbers, count, shift);
 }
+
+DistanceSums sum_distances(const double* numbers, std::size_t count, double shift) {
+  return has_avx2() ? distance_vectors(numbers, count, shift) : add_distances(numbers, count, shift);
+}
+
+#else
+
+BlockSums sum_block(const float* numbers, std::size_t count) { return portable::sum_block(numbers, count); }
+BlockSums sum_block(const double* numbers, std::size_t count) { return portable::sum_block(numbers, count); }
+DistanceSums sum_distances(const float* numbers, std::size_t count, double shift) {
+  return add_distances(numbers, count, shift);
+}
+DistanceSums sum_distances(const double* numbers, std::size_t count, double shift) {
+  return add_distances(numbers, count, shift);
+}
+
+#endif
 
 }  // namespace weightstore::kernels

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
 
 from .._tensors import dtypes
-from . import torch_library
+from .._torch_library.loading import load as load_library
 from .arguments import is_table, whole_number, wrong
 from .torch_errors import translate
 
@@ -48,7 +48,7 @@ class HashTable:
         page_rows: int = 4096,
         children: Sequence[str] = (),
     ) -> None:
-        torch_library.load()
+        load_library()
         self._table = _call(
             torch.classes.store.HashTable,
             _text("name", name),
@@ -262,7 +262,16 @@ class HashTableSnapshot:
 # ---- calls and their arguments -----------------------------------------------------------------------------------------
 
 
+# torch 2.6 cannot tell.
+_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
+
+
 def _call(method: Any, *arguments: Any) -> Any:
+    if _is_exporting():
+        raise RuntimeError(
+            "torch.export cannot put a HashTable into a program: its rows are no constants of it. Look up before the exported module, and "
+            "pass it the embeddings"
+        )
     try:
         return method(*arguments)
     except RuntimeError as error:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._files.progress import Progress, check_progress
 from .._files.source import Verify
-from . import arguments, parts, torch_library
+from .._torch_library.loading import load as load_library
+from . import arguments, parts
 from .background_call import BackgroundCall
 from .torch_errors import translated
 
@@ -49,7 +50,7 @@ class Loader:
     ) -> None:
         import torch
 
-        torch_library.load()
+        load_library()
         self._path = arguments.path_text(checkpoint_path)
         self._hashtables = arguments.tables_by_name(hashtables)
         self._tensors = arguments.tensors_by_name(tensors)

@@ -27,8 +27,9 @@ MODULES = {
     "diff": "diff",
     "verify": "verify",
     "set-metadata": "metadata",
+    "build-torch": "installation.build_torch",
     "completion": "completion",
-    **dict.fromkeys(("version", "cmake-dir", "include-dir", "pkgconfig-dir"), "directories"),
+    **dict.fromkeys(("version", "cmake-dir", "include-dir", "pkgconfig-dir"), "installation.directories"),
 }
 
 
@@ -76,6 +77,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 130
         print(f"weightstore: {safe(_text_of(error))}", file=sys.stderr)
         return 2
+
+
+def command() -> int:
+    """`main` for a process that ends with it. Objects are not collected one by one at its end, which would take as long as
+    reading a header does."""
+    import gc
+
+    try:
+        return main()
+    finally:
+        gc.freeze()
 
 
 def _text_of(error: BaseException) -> str:

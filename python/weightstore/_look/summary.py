@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
-from .._files.entries.metadata import brief, metadata_of
 from .._files.entries.scalars import scalars_of
 from .._files.formats import FORMATS
 from .._files.source import OpenSource
@@ -170,7 +169,7 @@ def summarize(file: File | OpenSource, *, depth: int = 2, largest: int = 5) -> S
         totals=Totals(*totals),
         dtypes=tuple(Share(dtype, Totals(*share)) for dtype, share in dtypes),
         largest=tuple(Tensor(*reader.describe(number)) for number in numbers),
-        metadata=brief(metadata_of(reader)),
+        metadata=_metadata(reader),
         scalars=dict(scalars_of(reader)),
         left_out=tuple(reader.left_out()),
         tree=_tree(Totals(*totals), tuple(dtype for dtype, _ in dtypes), nodes),
@@ -200,6 +199,14 @@ _DIGITS = re.compile(r"([0-9]{1,18})")
 def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """For sorting: numbers inside a name count as numbers, and come before letters."""
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(name) if part)
+
+
+def _metadata(reader: _core.Reader) -> dict[str, Any]:
+    if reader.typed_metadata() is None:
+        return reader.metadata() or {}
+    from .._files.entries.metadata import brief, metadata_of  # which takes a while, and only GGUF needs it
+
+    return brief(metadata_of(reader))
 
 
 def _size(path: str) -> int:

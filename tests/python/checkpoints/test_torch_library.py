@@ -9,12 +9,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import weightstore.torch  # noqa: E402
-from weightstore._checkpoints import torch_library  # noqa: E402
+from weightstore._torch_library import loading  # noqa: E402
 
 try:
-    torch_library.library_path()
-except ImportError as error:
-    pytest.skip(str(error), allow_module_level=True)
+    loading.library_path()
+except ImportError as missing:
+    pytest.skip(str(missing), allow_module_level=True)
 
 
 @pytest.fixture(params=["model.safetensors", "model.bpk"])
@@ -32,7 +32,7 @@ def model_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def reader_of(path: Path) -> object:
-    torch_library.load()
+    loading.load()
     return torch.classes.store.CheckpointReader(str(path))
 
 
@@ -49,7 +49,7 @@ def test_reads_what_was_saved(model_file: Path) -> None:
 
 
 def test_dtype_is_what_torchscript_takes_for_one(model_file: Path) -> None:
-    torch_library.load()
+    loading.load()
 
     @torch.jit.script
     def same_dtype(path: str, name: str) -> bool:
@@ -78,8 +78,8 @@ def test_errors_are_runtime_errors_with_our_text(model_file: Path, tmp_path: Pat
 
 
 def test_loading_twice_is_harmless() -> None:
-    torch_library.load()
-    torch_library.load()
+    loading.load()
+    loading.load()
 
 
 def in_new_interpreter(code: str, *arguments: str) -> str:
@@ -91,10 +91,10 @@ def in_new_interpreter(code: str, *arguments: str) -> str:
 def test_a_copy_loaded_from_elsewhere_is_used_as_it_is(tmp_path: Path) -> None:
     """A second registration would abort the interpreter."""
     copy = tmp_path / "copy.so"
-    copy.write_bytes(torch_library.library_path().read_bytes())
+    copy.write_bytes(loading.library_path().read_bytes())
     code = (
         "import sys, torch; torch.classes.load_library(sys.argv[1])\n"
-        "from weightstore._checkpoints import torch_library; torch_library.load(); print('alive')"
+        "from weightstore._torch_library import loading; loading.load(); print('alive')"
     )
     assert in_new_interpreter(code, str(copy)) == "alive"
 
@@ -102,24 +102,8 @@ def test_a_copy_loaded_from_elsewhere_is_used_as_it_is(tmp_path: Path) -> None:
 def test_a_stranger_in_the_namespace_is_an_import_error() -> None:
     code = (
         "import torch; stranger = torch.library.Library('store', 'DEF')\n"
-        "from weightstore._checkpoints import torch_library\n"
-        "try: torch_library.load()\n"
+        "from weightstore._torch_library import loading\n"
+        "try: loading.load()\n"
         "except ImportError as error: print(error)"
     )
     assert "another library" in in_new_interpreter(code)
-
-
-def test_another_torch_is_refused_before_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = tmp_path / "libweightstore_torch.so"
-    library.write_bytes(b"never loaded")
-    (tmp_path / "torch_version.txt").write_text("1.0.0\n")
-    monkeypatch.setattr(torch_library, "find_installed", lambda name: library)
-    monkeypatch.setattr(torch_library, "_is_registered", lambda: False)
-    with pytest.raises(ImportError, match=r"built for torch 1\.0\.0.*reinstall"):
-        torch_library.load()
-
-
-def test_a_build_without_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_library, "find_installed", lambda name: None)
-    with pytest.raises(ImportError, match="built without torch.*reinstall"):
-        torch_library.library_path()

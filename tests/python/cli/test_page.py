@@ -35,9 +35,9 @@ def test_every_verb_has_help_examples_and_its_module():
         for option in options_of(parser):
             assert option.help, (verb, option)
         examples = parser.get_default("examples")
-        assert examples or MODULES[verb] == "directories", verb
+        assert examples or MODULES[verb] == "installation.directories", verb
         assert {"--debug"} <= {flag for option in options_of(parser) for flag in option.flags}
-    asked = {"inspect", "list", "show", "convert", "diff", "verify", "set-metadata"}
+    asked = {"inspect", "list", "show", "convert", "diff", "verify", "set-metadata", "build-torch"}
     assert {v for v, p in parsers.items() if any("--json" in o.flags for o in options_of(p))} == asked
 
 

@@ -260,3 +260,21 @@ def test_names_shapes_types_and_bytes(write_raw):
     assert (y.name, y.has_other_shape, y.has_other_dtype, y.values.differing) == ("y", True, False, 0)
     assert weightstore.difference(a, a, values=True).is_same
     assert [one.name for one in weightstore.difference(a, b).changed] == ["y"]
+
+
+@pytest.mark.parametrize("dtype", ["Q8_0", "Q4_0"])
+def test_tensors_that_gguf_quantizes_are_their_numbers(tmp_path, dtype):
+    numbers = np.random.default_rng(0).standard_normal((64, 96)).astype("f4")
+    wn.save_file({"a.weight": numbers}, tmp_path / "m.safetensors")
+    weightstore.convert(tmp_path / "m.safetensors", tmp_path / "q.gguf", dtype=dtype)
+    for backend in ("mmap", "pread"):
+        with weightstore.open(tmp_path / "q.gguf", backend=backend) as file:
+            real = file["a.weight"].dequantize().numpy()
+            found = weightstore.statistics(file, bins=4)["a.weight"]
+            assert (found.count, found.min, found.max) == (real.size, real.min(), real.max())
+            assert np.isclose(found.mean, real.mean(dtype="f8"))
+            assert sum(found.histogram) == real.size
+            assert weightstore.difference(file, file, values=True).is_same
+            with weightstore.open(tmp_path / "m.safetensors") as before:
+                values = weightstore.difference(before, file, values=True).changed[0].values
+                assert values.max_absolute == np.abs(numbers.astype("f8") - real).max()

@@ -20,13 +20,14 @@ BELOW = {
     "_files": {"_tensors", "_page", "_chunks"},
     "_modules": {"_tensors", "_files"},
     "stores": {"_tensors", "_files", "_modules"},
-    "_checkpoints": {"_tensors", "_files"},
+    "_torch_library": set(),
+    "_checkpoints": {"_tensors", "_files", "_torch_library"},
     "_dcp": {"_tensors", "_chunks", "_files"},
     "_state": {"_tensors", "_files"},
     "_training": {"_tensors", "_files", "_modules", "_state", "_checkpoints"},
     "_convert": {"_tensors", "_chunks", "_files", "_modules"},
     "_look": {"_tensors", "_files", "_page"},
-    "_cli": {"_tensors", "_files", "_modules", "_convert", "_look"},
+    "_cli": {"_tensors", "_files", "_modules", "_convert", "_look", "_torch_library"},
     "_offload": {"_tensors", "_files", "_modules", "stores", "_pager", "_policies", "_tensor_roles"},
 }
 FOR_ALL = {"_core", "_installed", "errors", "__version__"}

@@ -66,7 +66,10 @@ def test_an_errno_is_said_once(tmp_path):
 def test_names_of_classes_are_names_that_users_can_catch():
     import builtins
 
-    for cls in set(errors._CLASSES.values()):
+    wanted = [(code, errno) for code in errors._KINDS for errno in (0, *errors._OS_KINDS)]
+    classes = {errors._class_of(code, place, errno) for place in ("", *errors._PLACES) for code, errno in wanted}
+    assert len(classes) > 100
+    for cls in classes:
         for name in re.findall(r"\w+", cls.__name__):
             public = getattr(errors, name, None) if name in errors.__all__ else getattr(builtins, name)
             assert issubclass(cls, public), cls

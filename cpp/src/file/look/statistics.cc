@@ -17,6 +17,7 @@
 #include "io/parallel.h"
 #include "io/progress_meter.h"
 #include "kernels/differences.h"
+#include "kernels/histogram.h"
 #include "kernels/numbers.h"
 #include "kernels/statistics.h"
 #include "weightstore/error.h"
@@ -24,9 +25,8 @@
 namespace weightstore {
 namespace {
 
-// Both are even, for types with two numbers in a byte.
-constexpr std::uint64_t kPartNumbers = 256u << 10;
-constexpr std::uint64_t kStepNumbers = 64u << 10;  // what is read into a buffer should stay in the inner caches
+// Even, for types with two numbers in a byte. Two threads that map pages of the same 2 MiB wait for each other.
+constexpr std::uint64_t kPartNumbers = 512u << 10;
 constexpr std::uint64_t kGroupBytes = 16u << 20;
 constexpr std::size_t kMostBins = 65'536;
 
@@ -45,11 +45,14 @@ void add_parts(std::size_t item, std::uint64_t numbers, bool shared, std::vector
   }
 }
 
-// Calls look(first, count) for steps of a part that fit a buffer.
+// Calls look(bytes) for the numbers of a part, step by step.
 template <class Look>
-void for_steps(const Part& part, const io::StopFlag& stop, const Look& look) {
-  for (std::uint64_t done = 0; done < part.count && !stop.is_set(); done += kStepNumbers) {
-    look(part.first + done, static_cast<std::size_t>(std::min(kStepNumbers, part.count - done)));
+void for_steps(const TensorNumbers& numbers, const Part& part, const io::StopFlag& stop, MutableBytes buffer,
+               const Look& look) {
+  const std::uint64_t step = numbers.step();
+  for (std::uint64_t done = 0; done < part.count && !stop.is_set(); done += step) {
+    const auto count = static_cast<std::size_t>(std::min(step, part.count - done));
+    look(numbers.read(part.first + done, count, buffer));
   }
 }
 
@@ -59,7 +62,7 @@ class Buffers {
   explicit Buffers(unsigned threads) : buffers_(threads) {}
 
   MutableBytes of(unsigned worker) {
-    if (buffers_[worker].bytes.empty()) buffers_[worker] = io::allocate_bulk(kStepNumbers * sizeof(double));
+    if (buffers_[worker].bytes.empty()) buffers_[worker] = io::allocate_bulk(TensorNumbers::kBufferBytes);
     return buffers_[worker].bytes;
   }
 
@@ -124,8 +127,8 @@ class Group {
   std::vector<kernels::Moments> all_moments() {
     std::vector<kernels::Moments> of_parts(parts_.size());
     const std::uint64_t passes = options_.bins != 0 ? 2 : 1;
-    for_parts(passes, [&](std::size_t k, const TensorNumbers& numbers, ConstBytes bytes) {
-      of_parts[k].add(kernels::moments_of(numbers.type(), bytes));
+    for_parts(passes, [&](std::size_t k, const TensorNumbers& numbers, const auto& for_all_steps) {
+      for_all_steps([&](ConstBytes bytes) { of_parts[k].add(kernels::moments_of(numbers.type(), bytes)); });
     });
     std::vector<kernels::Moments> all(tensors_.size());
     for (std::size_t k = 0; k < parts_.size(); ++k) all[parts_[k].item].add(of_parts[k]);
@@ -137,26 +140,27 @@ class Group {
       if (result) result->histogram.resize(options_.bins);
     }
     std::mutex mutex;
-    for_parts(2, [&](std::size_t k, const TensorNumbers& numbers, ConstBytes bytes) {
+    for_parts(2, [&](std::size_t k, const TensorNumbers& numbers, const auto& for_all_steps) {
       const kernels::Moments& range = moments[parts_[k].item];
       if (range.finite == 0) return;
-      std::vector<std::uint64_t> counts(options_.bins);
-      kernels::add_to_histogram(numbers.type(), bytes, range.min, range.max, counts);
+      kernels::Histogram counted(numbers.type(), range.min, range.max, options_.bins);
+      for_all_steps([&](ConstBytes bytes) { counted.add(bytes); });
+      const std::vector<std::uint64_t>& counts = counted.counts();
       const std::lock_guard lock(mutex);
       std::vector<std::uint64_t>& all = results[parts_[k].item]->histogram;
       for (std::size_t bin = 0; bin < counts.size(); ++bin) all[bin] += counts[bin];
     });
   }
 
-  // Each of `passes` passes counts its share of the bytes.
+  // Calls look(part, numbers, for_all_steps); for_all_steps(see) calls see(bytes) for all numbers of the part. Each of
+  // `passes` passes counts its share of the bytes.
   template <class Look>
   void for_parts(std::uint64_t passes, const Look& look) {
     const auto work = [&](std::size_t k, const io::Worker& worker) {
       const Part& part = parts_[k];
       const TensorNumbers& numbers = numbers_[part.item];
-      for_steps(part, worker.stop, [&](std::uint64_t first, std::size_t count) {
-        look(k, numbers, numbers.read(first, count, buffers_.of(worker.number)));
-      });
+      look(k, numbers,
+           [&](const auto& see) { for_steps(numbers, part, worker.stop, buffers_.of(worker.number), see); });
       const double share = static_cast<double>(part.count) / static_cast<double>(numbers.size());
       const auto bytes = static_cast<std::uint64_t>(share * static_cast<double>(numbers.nbytes()));
       meter_.add(bytes / passes, reader_.table().name(tensors_[part.item]));
@@ -234,11 +238,13 @@ std::vector<std::optional<ValueDifference>> compare_values(const Reader& a, cons
     const Part& part = parts[k];
     const TensorNumbers& left = lefts[part.item];
     const TensorNumbers& right = rights[part.item];
-    for_steps(part, worker.stop, [&](std::uint64_t first, std::size_t count) {
-      const ConstBytes left_bytes = left.read(first, count, a_buffers.of(worker.number));
-      const ConstBytes right_bytes = right.read(first, count, b_buffers.of(worker.number));
-      of_parts[k].add(kernels::compare_numbers(left.type(), left_bytes, right.type(), right_bytes));
-    });
+    const std::uint64_t step = std::min(left.step(), right.step());
+    for (std::uint64_t done = 0; done < part.count && !worker.stop.is_set(); done += step) {
+      const auto count = static_cast<std::size_t>(std::min(step, part.count - done));
+      const ConstBytes left_bytes = left.read(part.first + done, count, a_buffers.of(worker.number));
+      const ConstBytes right_bytes = right.read(part.first + done, count, b_buffers.of(worker.number));
+      kernels::compare_numbers(left.type(), left_bytes, right.type(), right_bytes, of_parts[k]);
+    }
     const double share = static_cast<double>(part.count) / static_cast<double>(left.size());
     meter.add(static_cast<std::uint64_t>(share * static_cast<double>(left.nbytes())), a.table().name(of_a[part.item]));
   };
@@ -255,8 +261,7 @@ std::vector<std::optional<ValueDifference>> compare_values(const Reader& a, cons
     result.max_relative = std::max(result.max_relative, found.max_relative);
   }
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const DType type = a.table().dtype(of_a[i]);
-    if (!results[i] || type == DType::kQFloat || kernels::number_kind(type) != kernels::NumberKind::kNone) continue;
+    if (!results[i] || !lefts[i].is_bytes()) continue;
     results[i]->unmeasured = results[i]->differing;  // bytes that differ have no distance
     results[i]->max_absolute = results[i]->max_relative = 0;
   }

@@ -6,13 +6,15 @@
 #include <memory>
 #include <optional>
 
-#include "kernels/quant_layout.h"
+#include "kernels/number_decoder.h"
 #include "weightstore/byte_producer.h"
 #include "weightstore/reader.h"
 
 namespace weightstore {
 
 class TensorNumbers {
+  static constexpr std::uint64_t kBufferNumbers = 64u << 10;
+
  public:
   // `as_bytes`: the bytes of a type that has no numbers count as numbers of U8.
   // Reads nothing yet, unless the reader verifies: then a tensor that can be viewed is compared with its checksum now.
@@ -21,6 +23,7 @@ class TensorNumbers {
   TensorNumbers(const Reader& reader, std::size_t tensor, bool as_bytes = false);
 
   bool has_numbers() const { return has_numbers_; }
+  bool is_bytes() const { return is_bytes_; }       // as `as_bytes` asked for
   std::uint64_t size() const { return size_; }      // in numbers
   DType type() const { return type_; }              // of the numbers that read() returns
   std::uint64_t nbytes() const { return nbytes_; }  // in the file
@@ -29,21 +32,29 @@ class TensorNumbers {
   // follow each other, and begins again with part 0 as often as it likes.
   bool is_shared() const { return producer_ == nullptr; }
 
-  // The numbers [first, first + count), where they are or in `buffer`, which has room for count * 8 bytes. `first` is
-  // even. Throws as Reader::read_range() and ByteProducer::fill() do.
+  // How many numbers a call of read() may ask for; even. Numbers that need a buffer should stay in the inner caches.
+  std::uint64_t step() const { return needs_buffer() ? kBufferNumbers : std::uint64_t{1} << 40; }
+
+  static constexpr std::size_t kBufferBytes = kBufferNumbers * 8;
+
+  // The numbers [first, first + count), where they are or in `buffer`, which has kBufferBytes. `first` is even. Throws
+  // as Reader::read_range() and ByteProducer::fill() do.
   ConstBytes read(std::uint64_t first, std::size_t count, MutableBytes buffer) const;
 
  private:
+  bool needs_buffer() const { return decoder_ != nullptr || !view_; }
+
   const Reader* reader_;  // which outlives this object
   std::size_t tensor_;
   std::optional<SharedBytes> view_;
   bool is_loaded_ = false;  // view_ is a copy
   std::shared_ptr<ByteProducer> producer_;
-  std::shared_ptr<const kernels::QuantLayout> quant_;
+  std::shared_ptr<const kernels::NumberDecoder> decoder_;  // of a quantized tensor
   DType type_;
   std::uint64_t nbytes_;
   std::uint64_t size_ = 0;
   bool has_numbers_ = false;
+  bool is_bytes_ = false;
 };
 
 }  // namespace weightstore

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .. import __version__
-from . import options
+from ..._core import __version__
+from .. import options
 
 _DIRECTORIES = {
     "cmake-dir": ("lib/cmake/weightstore", "the CMake package, for -Dweightstore_DIR="),
@@ -27,7 +27,7 @@ def _version(_: argparse.Namespace) -> int:
 
 
 def _directory(arguments: argparse.Namespace) -> int:
-    from .._installed import find_installed
+    from ..._installed import find_installed
 
     relative, _ = _DIRECTORIES[arguments.verb]
     directory = find_installed(relative)

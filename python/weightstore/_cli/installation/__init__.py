@@ -1,0 +1,1 @@
+"""Verbs about the installation itself: where its parts are, and the library for torch."""
