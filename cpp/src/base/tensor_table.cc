@@ -18,6 +18,7 @@
 #include "base/checked.h"
 #include "base/name_hash.h"
 #include "base/name_order.h"
+#include "base/provide_pages.h"
 #include "weightstore/error.h"
 #include "weightstore/tensor.h"
 
@@ -201,6 +202,8 @@ void TensorTable::add(const Row& tensor) {
     throw Error(ErrorCode::kLimit, "more tensors than one table can hold").in_tensor(tensor.name);
   }
   const std::uint32_t kind = add_kind(tensor);
+  provide_ahead(records_, 1);
+  provide_ahead(names_, tensor.name.size() + kMaxLeb128 + sizeof(std::uint64_t));
   records_.push_back({tensor.begin, add_name(tensor), kind});
 }
 
