@@ -146,6 +146,8 @@ class TensorTable {
   // Makes room for this many tensors, so that add() does not grow the memory by doubling.
   void reserve(std::size_t tensors) { records_.reserve(tensors); }
   void add(const Row& tensor);
+  // Adds tensor `i` of this table, which is not finished yet, under another name. Takes the same time for every tensor.
+  void add_again(std::string_view name, std::size_t i);
   // Appends the sources, all tensors and left_out() of another table.
   void append(const TensorTable& other);
   void set_metadata(TextMap metadata);
@@ -155,9 +157,10 @@ class TensorTable {
   void set_left_out(std::vector<LeftOut> values) { left_out_ = std::move(values); }
   void set_burn_release(std::optional<BurnRelease> release) { burn_release_ = release; }
   // For readers with a memory budget: the size of the arrays of this table now, and an upper bound of the extra memory
-  // that add(tensor) or finish() will allocate.
+  // that add(tensor), add_again(name, i) or finish() will allocate.
   std::size_t memory_bytes() const;
   std::size_t bytes_to_add(const Row& tensor) const;
+  std::size_t bytes_to_add_again(std::string_view name) const;
   std::size_t bytes_to_finish() const;
   // Sorts the tensors by (source, begin, end) and builds the lookup by name. Tensors with equal keys keep the order in
   // which they were added. Throws Error(kCorrupt) that names a tensor which was added twice.
@@ -183,7 +186,9 @@ class TensorTable {
   const Kind& kind_of(std::size_t i) const { return kinds_[records_[i].kind]; }
   std::string_view name(const Record& record) const;
   std::optional<std::uint64_t> param_id(const Record& record) const;
-  std::uint32_t add_name(const Row& tensor);
+  // Throws Error(kLimit) when the arenas have no room for a tensor of this name and rank.
+  void require_room(std::string_view name, std::size_t rank) const;
+  std::uint32_t add_name(std::string_view name, std::optional<std::uint64_t> param_id);
   std::uint32_t add_kind(const Row& tensor);
   bool is_of_kind(const Row& tensor, std::uint32_t quant, const Kind& kind) const;
   // The position of the name in the lookup, or the free position where it belongs.

@@ -51,6 +51,17 @@ std::uint64_t read_leb128(const Byte*& p) {
 
 std::size_t leb128_bytes(std::uint64_t n) { return (static_cast<std::size_t>(std::bit_width(n | 1)) + 6) / 7; }
 
+// An array that grows doubles, beside the one it grows out of. Several elements may make it double more than once.
+template <class Array>
+std::size_t growth(const Array& array, std::size_t more) {
+  const std::size_t needed = array.size() + more;
+  if (needed <= array.capacity()) return 0;
+  std::size_t grown = std::max<std::size_t>(1, array.capacity());
+  while (grown < needed) grown *= 2;
+  const std::size_t before = grown / 2 > array.capacity() ? grown / 2 : 0;
+  return (grown + before) * sizeof(array[0]);
+}
+
 // Of the lookup, which is at most two thirds full.
 std::size_t cell_count(std::size_t tensors) { return std::max<std::size_t>(16, tensors + tensors / 2 + 1); }
 
@@ -145,14 +156,14 @@ std::uint32_t TensorTable::add_source(std::shared_ptr<const ByteSource> source) 
   return static_cast<std::uint32_t>(sources_.size() - 1);
 }
 
-std::uint32_t TensorTable::add_name(const Row& tensor) {
+std::uint32_t TensorTable::add_name(std::string_view name, std::optional<std::uint64_t> param_id) {
   const auto offset = static_cast<std::uint32_t>(names_.size());
-  append_leb128(names_, 2 * std::uint64_t{tensor.name.size()} + (tensor.param_id ? 1 : 0));
-  if (tensor.param_id) {
-    const auto* id = reinterpret_cast<const char*>(&*tensor.param_id);
-    names_.insert(names_.end(), id, id + sizeof(*tensor.param_id));
+  append_leb128(names_, 2 * std::uint64_t{name.size()} + (param_id ? 1 : 0));
+  if (param_id) {
+    const auto* id = reinterpret_cast<const char*>(&*param_id);
+    names_.insert(names_.end(), id, id + sizeof(*param_id));
   }
-  names_.insert(names_.end(), tensor.name.begin(), tensor.name.end());
+  names_.insert(names_.end(), name.begin(), name.end());
   return offset;
 }
 
@@ -196,15 +207,25 @@ std::uint32_t TensorTable::add_kind(const Row& tensor) {
   return added;
 }
 
-void TensorTable::add(const Row& tensor) {
-  if (names_.size() + kMaxLeb128 + sizeof(std::uint64_t) + tensor.name.size() > kMaxArena ||
-      shapes_.size() + kMaxLeb128 * tensor.shape.size() > kMaxArena || records_.size() >= kMaxArena / 4) {
-    throw Error(ErrorCode::kLimit, "more tensors than one table can hold").in_tensor(tensor.name);
+void TensorTable::require_room(std::string_view name, std::size_t rank) const {
+  if (names_.size() + kMaxLeb128 + sizeof(std::uint64_t) + name.size() > kMaxArena ||
+      shapes_.size() + kMaxLeb128 * rank > kMaxArena || records_.size() >= kMaxArena / 4) {
+    throw Error(ErrorCode::kLimit, "more tensors than one table can hold").in_tensor(name);
   }
+}
+
+void TensorTable::add(const Row& tensor) {
+  require_room(tensor.name, tensor.shape.size());
   const std::uint32_t kind = add_kind(tensor);
   provide_ahead(records_, 1);
   provide_ahead(names_, tensor.name.size() + kMaxLeb128 + sizeof(std::uint64_t));
-  records_.push_back({tensor.begin, add_name(tensor), kind});
+  records_.push_back({tensor.begin, add_name(tensor.name, tensor.param_id), kind});
+}
+
+void TensorTable::add_again(std::string_view name, std::size_t i) {
+  require_room(name, 0);
+  const Record first = records_[i];
+  records_.push_back({first.begin, add_name(name, std::nullopt), first.kind});
 }
 
 std::size_t TensorTable::memory_bytes() const {
@@ -214,20 +235,14 @@ std::size_t TensorTable::memory_bytes() const {
 }
 
 std::size_t TensorTable::bytes_to_add(const Row& tensor) const {
-  // An array that grows doubles, beside the one it grows out of. Several elements may make it double more than once.
-  const auto growth = [](const auto& array, std::size_t more) {
-    const std::size_t needed = array.size() + more;
-    if (needed <= array.capacity()) return std::size_t{0};
-    std::size_t grown = std::max<std::size_t>(1, array.capacity());
-    while (grown < needed) grown *= 2;
-    const std::size_t before = grown / 2 > array.capacity() ? grown / 2 : 0;
-    return (grown + before) * sizeof(array[0]);
-  };
   std::size_t shape = 0;
   for (const std::uint64_t dimension : tensor.shape) shape += leb128_bytes(dimension);
-  const std::size_t name = kMaxLeb128 + sizeof(std::uint64_t) + tensor.name.size();
-  return growth(records_, 1) + growth(names_, name) + growth(kinds_, 1) + growth(shapes_, shape) +
+  return bytes_to_add_again(tensor.name) + growth(kinds_, 1) + growth(shapes_, shape) +
          (recent_kinds_.empty() && records_.size() >= kFewTensors ? kRecentKinds * sizeof(recent_kinds_[0]) : 0);
+}
+
+std::size_t TensorTable::bytes_to_add_again(std::string_view name) const {
+  return growth(records_, 1) + growth(names_, kMaxLeb128 + sizeof(std::uint64_t) + name.size());
 }
 
 std::size_t TensorTable::bytes_to_finish() const {

@@ -19,7 +19,7 @@ constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n
 
 // A last page that is only partly used is huge too when that wastes little; else its small pages would take longer to
 // touch than everything before it.
-std::size_t mapped_length(std::size_t size) {
+std::size_t huge_length(std::size_t size) {
   const std::size_t huge = round_up(size, kHugePage);
   return huge - size <= size / 8 ? huge : round_up(size, kPageBytes);
 }
@@ -44,11 +44,15 @@ struct Unmap {
 
 }  // namespace
 
+std::size_t mapped_bytes(std::size_t size) {
+  return size >= kHugePage ? huge_length(size) : round_up(size, kPageBytes);
+}
+
 SharedMutableBytes allocate_bulk(std::size_t size) {
   if (size == 0) return {};
   if (size > SIZE_MAX / 2) throw std::bad_alloc();
   const bool huge = size >= kHugePage;
-  const std::size_t length = huge ? mapped_length(size) : round_up(size, kPageBytes);
+  const std::size_t length = mapped_bytes(size);
   // One huge page more than needed, so that an aligned part lies inside; the rest goes back at once.
   const std::size_t reserved = huge ? length + kHugePage : length;
   // MAP_NORESERVE: addresses alone cost nothing, and hash tables take many more than they fill. Without it the kernel

@@ -17,6 +17,9 @@ namespace weightstore::io {
 // the process when it has none: call require_memory() before you fill a lot of memory. Throws std::bad_alloc.
 SharedMutableBytes allocate_bulk(std::size_t size);
 
+// How many bytes memory of allocate_bulk(size) has: some more than `size`, up to the end of its last page.
+std::size_t mapped_bytes(std::size_t size);
+
 // Asks the kernel for huge pages where others allocated the memory, such as malloc(). Only pages that are not there yet
 // and lie inside `memory` become huge.
 void prefer_huge_pages(MutableBytes memory);

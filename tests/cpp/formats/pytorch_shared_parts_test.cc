@@ -115,7 +115,22 @@ TEST(shared_shapes_of_very_many_dimensions) {
   const std::string shape = remembered("(" + times(60'000, "K\1") + "t", '\0');
   const std::string body = shape + times(20'000, tensor("h\0"s, "h\0"s));
   CHECK(refusal(list_file(body)) == ErrorCode::kLimit);
-  CHECK_EQ(read(list_file(shape + times(5, tensor("h\0"s, "h\0"s)))).size(), 5u);
+  CHECK_EQ(read(list_file(shape + times(2, tensor("h\0"s, "h\0"s)))).size(), 2u);
+}
+
+// Fewer dimensions, which the file's size pays for, are as many to go over.
+TEST(shared_shapes_of_many_dimensions) {
+  const auto file = [](std::size_t tensors) {
+    return list_file(remembered("(" + times(100, "K\1") + "t", '\0') + times(tensors, tensor("h\0"s, "h\0"s)) +
+                     remembered(tensor("h\0"s, "h\0"s), '\1'));
+  };
+  CHECK_EQ(read(file(100)).size(), 101u);
+  const std::string arguments = "h\2K\0h\0h\0\x89h\3t"s;
+  const std::string body =
+      remembered("(" + times(100, "K\1") + "t", '\0') + remembered("ctorch._utils\n_rebuild_tensor_v2\n", '\1') +
+      remembered("(" + text("storage") + "ctorch\nFloatStorage\n" + text("0") + text("cpu") + "K\4tQ", '\2') +
+      remembered("}", '\3') + times(10'000, "h\1(" + arguments + "R");
+  CHECK(takes_too_many_steps(list_file(body), Opaque::kSkip));
 }
 
 TEST(one_tensor_under_very_many_names) {
@@ -126,6 +141,72 @@ TEST(one_tensor_under_very_many_names) {
   CHECK_EQ(
       read(list_file(remembered(tensor(), '\0') + row + times(99, "h\1") + text(std::string(500'000, 'x')))).size(),
       50'001u);
+}
+
+// A transposed tensor has a source of its own, of which its names need one.
+TEST(a_tensor_of_many_names_is_read_once) {
+  const std::string transposed = tensor("K\2K\2\x86"s, "K\1K\2\x86"s);
+  const TensorTable table = read(list_file(remembered(transposed, '\0') + times(1000, "h\0"s)));
+  CHECK_EQ(table.size(), 1001u);
+  CHECK_EQ(table.sources().size(), 2u);
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    CHECK_EQ(table.source_of(i), 1u);
+    CHECK(table.shape(i) == Shape({2, 2}));
+  }
+}
+
+TEST(objects_of_the_same_arguments_are_read_once) {
+  const std::string transposed = tensor("K\2K\2\x86"s, "K\1K\2\x86"s);
+  const std::size_t arguments = transposed.find("((");
+  const std::string body = remembered(transposed.substr(0, arguments), '\0') +
+                           remembered(transposed.substr(arguments, transposed.size() - arguments - 1), '\1') + "R" +
+                           times(1000, "h\0h\1R"s);
+  const TensorTable table = read(list_file(body));
+  CHECK_EQ(table.size(), 1001u);
+  CHECK_EQ(table.sources().size(), 2u);
+  // Another function does not take them.
+  CHECK(refusal(list_file(body + "ctorch._utils\n_rebuild_tensor\nh\1R")) == ErrorCode::kCorrupt);
+}
+
+TEST(many_parameters_of_a_long_chain) {
+  const auto parameter = [](const std::string& of) { return "h\0("s + of + "\x89h\1tR"; };
+  std::string chain =
+      remembered("ctorch._utils\n_rebuild_parameter\n", '\0') + remembered("}", '\1') + remembered(tensor(), '\2');
+  for (int i = 0; i < 50; ++i) chain += remembered(parameter("h\2"s), '\2');
+  const std::string arguments = remembered("(h\2\x89h\1t"s, '\3');
+  const TensorTable table = read(list_file(chain + "h\0"s + arguments + "R" + times(500'000, "h\0h\3R"s)));
+  CHECK_EQ(table.size(), 500'052u);
+  CHECK(table.shape(500'051) == Shape({4}));
+}
+
+// A DTensor is read from its attributes, among which its local part is looked for.
+TEST(many_tensors_of_one_set_of_attributes) {
+  const auto file = [](const std::string& local) {
+    std::string state = "}(";
+    for (int i = 0; i < 100'000; ++i) state += text(std::to_string(i)) + "N";
+    state = remembered(state + local + "u", '\0');
+    return list_file(tensor() + remembered("ctorch._tensor\n_rebuild_from_type_v2\n", '\1') +
+                     remembered("ctorch._utils\n_rebuild_wrapper_subclass\n", '\2') +
+                     remembered("ctorch\nTensor\n", '\3') + state + times(100'000, "h\1(h\2h\3)h\0tR"s));
+  };
+  const TensorTable found = read(file(text("_local_tensor") + tensor()), Opaque::kSkip);
+  CHECK_EQ(found.size(), 100'002u);
+  const TensorTable without = read(file(""), Opaque::kSkip);
+  CHECK_EQ(without.size(), 1u);
+  CHECK_EQ(without.left_out().size(), 100'000u);
+  CHECK_EQ(without.left_out().front().reason, without.left_out().back().reason);
+  CHECK_EQ(without.left_out().front().type, "torch.Tensor");
+}
+
+TEST(a_tensor_that_is_left_out_under_many_names_has_one_reason) {
+  const std::string arguments = remembered("(N)N)t", '\1');
+  const std::string sparse = remembered("ctorch._utils\n_rebuild_sparse_tensor\n", '\0') + arguments + "R";
+  const TensorTable table =
+      read(list_file(tensor() + sparse + "q\2" + times(10, "h\2"s) + times(10, "h\0h\1R"s)), Opaque::kSkip);
+  CHECK_EQ(table.size(), 1u);
+  // And the function, and the arguments, which are values of the list.
+  CHECK_EQ(table.left_out().size(), 21u);
+  for (const LeftOut& value : table.left_out()) CHECK(value.reason.starts_with("a sparse tensor"));
 }
 
 TEST(keys_of_storages_are_short) {

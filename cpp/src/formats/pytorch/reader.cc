@@ -9,8 +9,7 @@
 #include "formats/pytorch/data_classes.h"
 #include "formats/pytorch/flatten.h"
 #include "formats/pytorch/globals.h"
-#include "formats/pytorch/numpy_objects.h"
-#include "formats/pytorch/tensors.h"
+#include "formats/pytorch/table_maker.h"
 #include "weightstore/error.h"
 #include "weightstore/pytorch.h"
 
@@ -46,74 +45,6 @@ Opened open(const ByteSource& source, const Limits& limits, const Options& optio
   opened.container->bind(opened.tree, options);
   return opened;
 }
-
-// The class of a tensor, or the function that makes it.
-std::string type_of_tensor(const PickleTree& tree, Node node) {
-  if (tree.kind(node) == PickleKind::kPersistent) return "torch.storage";
-  const Node arguments = tree.arguments(node);
-  const bool has_class = called_kind(tree, node) == GlobalKind::kRebuildFromType && tree.count(arguments) == 4;
-  return type_name(tree, has_class ? tree.item(arguments, 1) : node);
-}
-
-// Makes the table of a file.
-class TableMaker final : public FoundValues {
- public:
-  TableMaker(const Opened& opened, std::shared_ptr<const ByteSource> source, const Limits& limits, Opaque opaque)
-      : opened_(opened),
-        limits_(limits),
-        opaque_(opaque),
-        memory_(opened.container->memory()),
-        placer_(std::move(source), opened.container->big_endian(), memory_) {}
-
-  bool tensor(std::string_view name, Node node) override {
-    try {
-      if (is_array(opened_.tree, node)) {
-        placer_.place(name, read_array(opened_.tree, node, limits_));
-      } else {
-        placer_.place(name, read_tensor(opened_.tree, *opened_.container, node, limits_));
-      }
-      ++tensors_;
-      return true;
-    } catch (Error& error) {
-      if (error.code() != ErrorCode::kUnsupported || opaque_ == Opaque::kError) throw error.in_tensor(shown_name(name));
-      left_out(name, type_of_tensor(opened_.tree, node), error.message());
-      return false;
-    }
-  }
-
-  void left_out(std::string_view name, std::string type, std::string reason) override {
-    if (opaque_ == Opaque::kError) throw Error(ErrorCode::kUnsupported, std::move(reason)).in_tensor(shown_name(name));
-    memory_.take(3 * sizeof(LeftOut) + MemoryBudget::heap_bytes(name.size()) + MemoryBudget::heap_bytes(type.size()) +
-                 MemoryBudget::heap_bytes(reason.size()));
-    left_out_.push_back({std::string(name), std::move(type), std::move(reason)});
-  }
-
-  TensorTable finish() {
-    if (tensors_ == 0 && !left_out_.empty()) refuse_all();
-    TensorTable table = placer_.finish();
-    table.set_left_out(std::move(left_out_));
-    return table;
-  }
-
- private:
-  [[noreturn]] void refuse_all() const {
-    const LeftOut& first = left_out_.front();
-    const std::string more =
-        left_out_.size() > 1 ? " and " + std::to_string(left_out_.size() - 1) + " more values" : std::string();
-    throw Error(ErrorCode::kUnsupported, "no tensor is left: the file has " + printable(first.type) + " (" +
-                                             first.reason + ")" + more +
-                                             ", which are not read; read_config() shows the plain data")
-        .in_tensor(shown_name(first.name));
-  }
-
-  const Opened& opened_;
-  const Limits& limits_;
-  const Opaque opaque_;
-  MemoryBudget& memory_;
-  TensorPlacer placer_;
-  std::uint64_t tensors_ = 0;
-  std::vector<LeftOut> left_out_;
-};
 
 // Finds how Python gets to the tensors of one name.
 class NameSearch final : public FoundValues {
@@ -151,7 +82,7 @@ TensorTable read(std::shared_ptr<const ByteSource> source, const Limits& limits,
   // What is left is for the checksums, which are read when the table is there.
   const MemoryLease checksums(*memory, kChecksumMemory * source->size());
   const Opened opened = open(*source, limits, options, memory);
-  TableMaker maker(opened, std::move(source), limits, options.opaque);
+  TableMaker maker(opened.tree, *opened.container, std::move(source), limits, options.opaque);
   Flattener(opened.tree, *opened.container, maker).run();
   try {
     return maker.finish();

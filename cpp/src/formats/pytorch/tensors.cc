@@ -35,18 +35,14 @@ class TensorReader {
   TensorReader(const PickleTree& tree, const Container& container, const Limits& limits)
       : tree_(tree), container_(container), limits_(limits) {}
 
-  StoredTensor read(Node node) {
-    if (tree_.kind(node) == PickleKind::kPersistent) {
-      if (const StoredTensor* layout = container_.tensor(node)) return *layout;
+  StoredTensor read(const TensorCall& call) {
+    if (call.kind == GlobalKind::kOpaque) {
+      if (const StoredTensor* layout = container_.tensor(call.node)) return *layout;
       throw unsupported("a storage by itself, without a tensor");
     }
-    return rebuild(*called(tree_, node), tree_.arguments(node));
-  }
-
- private:
-  StoredTensor rebuild(GlobalKind kind, Node arguments) {
+    const Node arguments = call.node;
     const std::size_t count = tree_.count(arguments);
-    switch (kind) {
+    switch (call.kind) {
       case GlobalKind::kRebuildTensor:
         require(count == 4);
         return typed(arguments);
@@ -64,23 +60,40 @@ class TensorReader {
         if (count == 8) read_flags(tree_.item(arguments, 7), layout);
         return layout;
       }
+      default:
+        throw corrupt("a tensor made by a function that makes none");
+    }
+  }
+
+  std::optional<TensorCall> inner(const TensorCall& call) {
+    switch (call.kind) {
       case GlobalKind::kRebuildParameter: {
-        require(count == 3 || count == 4);
-        const Node tensor = tree_.item(arguments, 0);
+        require(tree_.count(call.node) == 3 || tree_.count(call.node) == 4);
+        const Node tensor = tree_.item(call.node, 0);
         require(is_tensor(tree_, container_, tensor) && !is_array(tree_, tensor));
-        return read(tensor);
+        return tensor_call(tree_, tensor);
       }
       case GlobalKind::kRebuildFromType: {
-        require(count == 4);
-        const Node function = tree_.item(arguments, 0);
+        require(tree_.count(call.node) == 4);
+        const Node function = tree_.item(call.node, 0);
+        const Node arguments = tree_.item(call.node, 2);
         require(tree_.kind(function) == PickleKind::kGlobal);
-        require(tree_.kind(tree_.item(arguments, 1)) == PickleKind::kGlobal);
-        require(tree_.kind(tree_.item(arguments, 2)) == PickleKind::kTuple);
+        require(tree_.kind(tree_.item(call.node, 1)) == PickleKind::kGlobal);
+        require(tree_.kind(arguments) == PickleKind::kTuple);
         const GlobalKind maker = kind_of(tree_.global_id(function));
-        if (maker == GlobalKind::kRebuildWrapper) return local_part(tree_.item(arguments, 3));
+        if (maker == GlobalKind::kRebuildWrapper) return TensorCall{maker, tree_.item(call.node, 3)};
         if (maker == GlobalKind::kOpaque) throw unsupported("a tensor of a kind that is not known");
-        return rebuild(maker, tree_.item(arguments, 2));
+        return made_by(maker, arguments);
       }
+      case GlobalKind::kRebuildWrapper:
+        return tensor_call(tree_, local_part(call.node));
+      default:
+        return std::nullopt;
+    }
+  }
+
+  static TensorCall made_by(GlobalKind kind, Node arguments) {
+    switch (kind) {
       case GlobalKind::kRebuildWrapper:
         throw unsupported("a tensor that is made of other tensors");
       case GlobalKind::kRebuildQuantized:
@@ -94,12 +107,13 @@ class TensorReader {
       case GlobalKind::kStorageOfBytes:
         throw unsupported("a storage by itself, without a tensor");
       default:
-        throw corrupt("a tensor made by a function that makes none");
+        return {kind, arguments};
     }
   }
 
+ private:
   // A tensor that is made of others has them as attributes. A DTensor has one, the part of its process.
-  StoredTensor local_part(Node state) {
+  Node local_part(Node state) {
     const auto find = [&](Node attributes) -> std::optional<Node> {
       if (tree_.kind(attributes) != PickleKind::kDict) return std::nullopt;
       auto items = tree_.items(attributes);
@@ -116,7 +130,7 @@ class TensorReader {
     if (!local || !is_tensor(tree_, container_, *local) || is_array(tree_, *local)) {
       throw unsupported("a tensor that is made of other tensors, and none of them is its local part");
     }
-    return read(*local);
+    return *local;
   }
 
   void require(bool right) const {
@@ -252,8 +266,18 @@ bool is_tensor(const PickleTree& tree, const Container& container, Node node) {
   return kind && *kind >= GlobalKind::kRebuildTensor;
 }
 
-StoredTensor read_tensor(const PickleTree& tree, const Container& container, Node node, const Limits& limits) {
-  return TensorReader(tree, container, limits).read(node);
+TensorCall tensor_call(const PickleTree& tree, Node node) {
+  if (tree.kind(node) == PickleKind::kPersistent) return {GlobalKind::kOpaque, node};
+  return TensorReader::made_by(called_kind(tree, node), tree.arguments(node));
+}
+
+std::optional<TensorCall> inner_tensor(const PickleTree& tree, const Container& container, const TensorCall& call) {
+  return TensorReader(tree, container, Limits()).inner(call);
+}
+
+StoredTensor read_tensor(const PickleTree& tree, const Container& container, const TensorCall& call,
+                         const Limits& limits) {
+  return TensorReader(tree, container, limits).read(call);
 }
 
 void TensorPlacer::check_width(const StoredTensor& layout, std::uint64_t width) {
