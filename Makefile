@@ -4,6 +4,8 @@
 
 PYTHON ?= python3
 FUZZ_RUNS ?= 5000000
+# Seconds by the clock that one input may take: more where other programs want the processors.
+FUZZ_TIMEOUT ?= 10
 # WERROR=ON takes warnings for errors.
 WERROR ?= OFF
 # CCACHE= builds without ccache where it is installed. ccache must be told that it may look at precompiled headers.
@@ -27,7 +29,7 @@ CXX_FILES := $(shell find cpp tests benchmarks \( -name '*.h' -o -name '*.cc' \)
 FUZZ_TARGETS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cc)))
 
 .PHONY: demo test test-cpp test-python test-browser interop interop-burn bench bench-cli bench-distributed bench-paging \
-        bench-small sanitize lint format fuzz wheel test-wheel test-torch release-check clean
+        bench-small soak sanitize lint format fuzz wheel test-wheel test-torch release-check clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -52,6 +54,10 @@ INTEROP_ENVIRONMENTS := transformers5 transformers4 frameworks
 interop: $(VENV)/.installed $(INTEROP_ENVIRONMENTS:%=$(INTEROP)/%/.ready)
 	$(BIN)/python tests/interop/run_reference_tests.py $(INTEROP)/safetensors-0.8.0.tar.gz
 	$(BIN)/python tests/interop/run_clients.py $(INTEROP)
+
+# Kills a training loop at random moments, and looks at what each kill left. `make test` does it 15 times.
+soak: $(VENV)/.installed $(VENV)/.test
+	$(BIN)/python tests/support/killed_runs.py 300
 
 # Exchanges files with programs of Burn, which cargo builds into build/interop-burn. The first build takes many minutes.
 interop-burn: $(VENV)/.installed $(VENV)/.test
@@ -211,7 +217,7 @@ fuzz-build: fuzz-tools build/fuzz/build.ninja
 $(addprefix fuzz-,$(FUZZ_TARGETS)): fuzz-%: fuzz-build
 	mkdir -p build/fuzz/found/$*
 	cd build/fuzz && ASAN_OPTIONS=quarantine_size_mb=32:malloc_context_size=2 tests/fuzz/$* -runs=$(FUZZ_RUNS) -max_len=65536 \
-	  -entropic_scale_per_exec_time=1 -malloc_limit_mb=64 -rss_limit_mb=4096 -timeout=10 -print_final_stats=1 -verbosity=0 \
+	  -entropic_scale_per_exec_time=1 -malloc_limit_mb=64 -rss_limit_mb=4096 -timeout=$(FUZZ_TIMEOUT) -print_final_stats=1 -verbosity=0 \
 	  found/$* $(CURDIR)/tests/fuzz/corpus/$*
 
 clean:

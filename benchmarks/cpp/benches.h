@@ -29,6 +29,7 @@ void bench_headers(ankerl::nanobench::Bench& bench, const Model& model);
 void bench_lookup(ankerl::nanobench::Bench& bench, const Model& model);
 void bench_pager_hits(ankerl::nanobench::Bench& bench);
 void bench_pager_misses(ankerl::nanobench::Bench& bench);
+void bench_pager_small_misses(ankerl::nanobench::Bench& bench);
 void bench_quantized();
 void bench_transform(ankerl::nanobench::Bench& bench);
 

@@ -27,5 +27,6 @@ int main(int argc, char** argv) {
   if (wanted("quantized")) benches::bench_quantized();
   if (wanted("pager_hits")) benches::bench_pager_hits(bench);
   if (wanted("pager_misses")) benches::bench_pager_misses(bench);
+  if (wanted("pager_small_misses")) benches::bench_pager_small_misses(bench);
   if (wanted("hash_table")) benches::bench_hash_table(bench);
 }

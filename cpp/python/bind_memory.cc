@@ -4,6 +4,7 @@
 #include "collectable.h"
 #include "io/available_memory.h"
 #include "io/huge_buffer.h"
+#include "io/recycled_memory.h"
 #include "memory.h"
 
 namespace weightstore::python {
@@ -37,6 +38,10 @@ Memory allocate_memory(std::size_t size) {
   auto* data = static_cast<std::byte*>(::operator new(size == 0 ? 1 : size, std::align_val_t{kAlignment}));
   std::shared_ptr<void> owner(data, [](void* p) { ::operator delete(p, std::align_val_t{kAlignment}); });
   return Memory(SharedMutableBytes{MutableBytes(data, size), std::move(owner)});
+}
+
+Memory allocate_result(std::size_t size) {
+  return size >= io::kLeastRecycled ? Memory(io::allocate_recycled(size)) : allocate_memory(size);
 }
 
 void init_memory(py::module_& m) {

@@ -102,7 +102,7 @@ void dequantize_units(const Reader& reader, std::size_t tensor, DType to, std::u
   std::optional<Memory> copy;
   const auto view = reader.view(tensor);
   if (!view) {
-    copy.emplace(allocate_memory(size));
+    copy.emplace(allocate_result(size));
     reader.read_range(tensor, offset, {copy->data(), copy->size()});
   }
   const ConstBytes units = view ? view->bytes.subspan(offset, size) : ConstBytes(copy->data(), copy->size());
@@ -130,7 +130,7 @@ Memory dequantize_tensor(const Reader& reader, std::size_t tensor, const std::op
                   std::string(name_of(table.dtype(tensor))) +
                       " is not dequantized by this library; .bytes() gives its bytes as stored");
     }
-    Memory out = allocate_memory(count * bits_of(to) / 8);
+    Memory out = allocate_result(count * bits_of(to) / 8);
     if (scheme) {
       dequantize_scheme(reader, tensor, *scheme, to, first, {out.data(), out.size()});
     } else {

@@ -1,5 +1,6 @@
 #include <pybind11/stl.h>
 
+#include "base/name_order.h"
 #include "bindings.h"
 #include "bound_reader.h"
 #include "collectable.h"
@@ -249,8 +250,13 @@ void bind_opening(ReaderClass& cls) {
 // ---- names and descriptions -----------------------------------------------------------------------------------------
 
 py::list sorted_names(const Reader& reader) {
-  const std::vector<std::uint32_t> order = reader.table().by_name();
-  return name_list(reader.table(), [&](std::size_t i) { return order[i]; });
+  const TensorTable& table = reader.table();
+  const auto name = [&](std::uint32_t i) { return table.name(i); };
+  // Most files are in this order. For others the keys serve as they are: memory for the numbers alone would often not
+  // go back to the system.
+  if (are_in_order(table.size(), name)) return name_list(table, [](std::size_t i) { return i; });
+  const std::vector<NameKey> keys = sorted_name_keys(table.size(), name);
+  return name_list(table, [&](std::size_t i) { return keys[i].number; });
 }
 
 py::list describe_many(const Reader& reader, const std::vector<std::size_t>& tensors) {

@@ -30,4 +30,7 @@ class Memory {
 // so much is not available.
 Memory allocate_memory(std::size_t size);
 
+// The same for a caller that writes all of it: what it holds may be of an earlier result (io/recycled_memory.h).
+Memory allocate_result(std::size_t size);
+
 }  // namespace weightstore::python

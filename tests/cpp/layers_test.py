@@ -33,6 +33,7 @@ OUTSIDE = {
     "src/io/available_memory.cc": "reads /proc and control groups",
     "src/io/locks/liveness.cc": "reads the boot id in /proc",
     "src/io/huge_buffer.cc": "maps memory, not files",
+    "src/io/recycled_memory.cc": "advises about memory, not files",
 }
 CALLS = re.compile(
     r"(?<!\w)::(?:open|openat|creat|close|dup\d?|fcntl|read|write|p?readv?|p?writev?|l?stat|fstat|fstatat|f?statvfs|access|"

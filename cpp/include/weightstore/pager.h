@@ -35,7 +35,9 @@ struct NamedEntry {
 };
 
 // A file as a raw source. The first one is read. The second one is mapped: with PagerOptions::zero_copy, tensors are
-// views of the mapping, and eviction gives their pages back to the system. Both keep the file open, and go on with it
+// views of the mapping, and eviction gives their pages back to the system. Otherwise a pager copies tensors smaller than
+// 64 KiB out of the mapping, which takes half as long as to read them, and reads larger ones. No other program may
+// shorten a mapped file: a process that touches a page which is gone is killed. Both keep the file open, and go on with it
 // when another file of the same name replaces it. Throw Error(kIo).
 std::shared_ptr<const ByteSource> raw_file(const std::filesystem::path& path);
 std::shared_ptr<const ByteSource> raw_mapped_file(const std::filesystem::path& path);
@@ -148,7 +150,7 @@ struct PagerStats {
 
 namespace pager {
 class PagerImpl;
-struct Frame;
+struct TensorState;
 }  // namespace pager
 
 // A tensor that a caller has acquired. Its bytes stay valid and in place until it is released, even when the pager
@@ -160,7 +162,7 @@ class ResidentTensor {
   ResidentTensor& operator=(ResidentTensor&& other) noexcept;
   ~ResidentTensor() { release(); }
 
-  explicit operator bool() const { return frame_ != nullptr; }
+  explicit operator bool() const { return state_ != nullptr; }
   ConstBytes bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
   std::size_t slot() const { return slot_; }
@@ -177,9 +179,9 @@ class ResidentTensor {
 
  private:
   friend class Pager;
-  explicit ResidentTensor(pager::Frame* frame);  // takes over one reference
+  explicit ResidentTensor(pager::TensorState* state);  // takes over one reference
 
-  pager::Frame* frame_ = nullptr;
+  pager::TensorState* state_ = nullptr;
   ConstBytes bytes_;
   std::size_t slot_ = 0;
 };
@@ -226,10 +228,13 @@ class Pager {
   //
   // `progress` is called about twenty times a second while the call waits or reads, between chunks of a few MiB. It can
   // cancel the call; other callers that wait for the same tensor then read it themselves.
-  ResidentTensor acquire(std::size_t slot, std::optional<std::chrono::milliseconds> wait = std::nullopt,
+  ResidentTensor acquire(std::size_t slot, std::optional<std::chrono::milliseconds> wait,
                          const Progress& progress = {});
-  ResidentTensor acquire(std::string_view name, std::optional<std::chrono::milliseconds> wait = std::nullopt,
+  ResidentTensor acquire(std::string_view name, std::optional<std::chrono::milliseconds> wait,
                          const Progress& progress = {});
+  // The same without further arguments: to pass them takes as long as half of a hit.
+  ResidentTensor acquire(std::size_t slot);
+  ResidentTensor acquire(std::string_view name);
   // The tensor if it is resident; otherwise an empty ResidentTensor. Never waits for a load.
   ResidentTensor try_acquire(std::size_t slot);
   // Acquires several tensors and returns them in this order. Missing tensors are read at the same time; with a strict

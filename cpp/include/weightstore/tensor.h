@@ -85,7 +85,7 @@ struct LeftOut {
 // Tensors are numbered in the order of their data. A format's reader builds the table. Afterwards the table does not
 // change, so any number of threads may use it.
 //
-// A million tensors are cheap: each takes its name and about 26 bytes, and no allocation of its own. What many tensors
+// A million tensors are cheap: each takes its name and about 23 bytes, and no allocation of its own. What many tensors
 // have in common (type, shape, source) is stored once. Each call of operator[] makes a new TensorInfo.
 class TensorTable {
  public:

@@ -102,7 +102,8 @@ TensorBatch::TensorBatch(py::list values, const TensorExchange* exchange, py::ha
 
 bool TensorBatch::look_at_tensor(PyObject* value, const TensorExchange& exchange) {
   dlpack::Tensor tensor;
-  if (!exchange.look_at(value, tensor)) return false;
+  py::object storage;
+  if (!exchange.look_at(value, tensor, storage)) return false;
   const auto dtype = dtype_of(tensor.dtype);
   if (!dtype) return false;
   const auto rank = static_cast<std::size_t>(tensor.ndim);
@@ -116,6 +117,7 @@ bool TensorBatch::look_at_tensor(PyObject* value, const TensorExchange& exchange
   const std::int64_t item_bytes = tensor.dtype.bits / 8;
   for (std::size_t i = 0; i < rank; ++i) strides[i] = tensor.strides[i] * item_bytes;
   add(array, {tensor.shape, rank}, {strides.data(), rank});
+  if (storage) kept_.append(std::move(storage));
   return true;
 }
 

@@ -31,8 +31,9 @@ struct KnownArray {
 // tensors are seen through a TensorExchange, numpy arrays through the buffer protocol. Values that are anything else,
 // or not simply memory with strides, are left to Python.
 //
-// A batch says where the memory was when it was made. It keeps the values alive, but not their memory: use it before
-// other code can resize a tensor or give it other memory. All functions need the GIL.
+// A batch says where the memory was when it was made. It keeps the values alive, and the storages of tensors, so that
+// their memory stays also when another thread gives a tensor other memory. Nothing can stop code that resizes a storage
+// or an array meanwhile. All functions need the GIL.
 class TensorBatch {
  public:
   // exchange: null leaves torch tensors to Python. array_class: numpy's; null leaves arrays to Python.
@@ -43,7 +44,7 @@ class TensorBatch {
   const KnownArray* known(std::size_t i) const { return known_[i] ? &*known_[i] : nullptr; }
   std::span<const std::int64_t> sizes(const KnownArray& array) const;
   std::span<const std::int64_t> byte_strides(const KnownArray& array) const;
-  // The known values, as an object that keeps them alive.
+  // An object that keeps the known values and the storages of the tensors among them alive.
   const py::list& kept() const { return kept_; }
 
   // The numbers of the values that are left to Python.

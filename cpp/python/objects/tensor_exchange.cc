@@ -134,7 +134,7 @@ TensorExchange::TensorExchange(const py::object& capsule, py::tuple classes)
   }
 }
 
-bool TensorExchange::look_at(PyObject* object, dlpack::Tensor& out) const {
+bool TensorExchange::look_at(PyObject* object, dlpack::Tensor& out, py::object& storage) const {
   const auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   bool is_known = false;
   for (std::size_t i = 0; i < classes_.size(); ++i) {
@@ -155,15 +155,14 @@ bool TensorExchange::look_at(PyObject* object, dlpack::Tensor& out) const {
   if (out.dtype.code == kComplex && is_pending(is_conj_)) return false;
   out.data = static_cast<std::byte*>(out.data) + out.byte_offset;
   out.byte_offset = 0;
-  return lies_in_storage(object, out);
+  const std::uint64_t span = span_of(out);
+  if (span == 0) return true;
+  storage = call(object, untyped_storage_);
+  return storage && lies_in(storage, out, span);
 }
 
 // Not so if the storage was freed or made smaller.
-bool TensorExchange::lies_in_storage(PyObject* object, const dlpack::Tensor& tensor) const {
-  const std::uint64_t span = span_of(tensor);
-  if (span == 0) return true;
-  const py::object storage = call(object, untyped_storage_);
-  if (!storage) return false;
+bool TensorExchange::lies_in(const py::object& storage, const dlpack::Tensor& tensor, std::uint64_t span) const {
   const std::uint64_t begin = number(storage.ptr(), data_ptr_);
   const std::uint64_t available = number(storage.ptr(), nbytes_);
   const auto data = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(tensor.data));

@@ -31,14 +31,15 @@ class TensorExchange {
 
   // Describes a tensor whose elements lie in memory as they are: an object of exactly one of the classes, on the CPU,
   // without pending negation or conjugation, and inside its storage. False for any other object; look at that one in
-  // Python. What `out` points to is valid until other code runs.
-  bool look_at(PyObject* object, dlpack::Tensor& out) const;
+  // Python. What `out` points to is valid until other code runs. Its elements stay where they are as long as `storage`
+  // lives, which is null without elements, and nobody resizes it: a tensor can be given another storage.
+  bool look_at(PyObject* object, dlpack::Tensor& out, py::object& storage) const;
 
   // A tensor over row-major memory, which it keeps. The memory is aligned for the type.
   py::object make(SharedMutableBytes memory, dlpack::DataType type, std::span<const std::uint64_t> shape) const;
 
  private:
-  bool lies_in_storage(PyObject* object, const dlpack::Tensor& tensor) const;
+  bool lies_in(const py::object& storage, const dlpack::Tensor& tensor, std::uint64_t span) const;
 
   const dlpack::ExchangeApi* api_;
   py::tuple classes_;

@@ -74,16 +74,23 @@ class NameSorter {
   NameOf name_;
 };
 
+// Whether the bytes of name(0) to name(count - 1) are in order.
+template <class NameOf>
+bool are_in_order(std::size_t count, const NameOf& name) {
+  for (std::size_t i = 1; i < count; ++i) {
+    if (std::string_view(name(static_cast<std::uint32_t>(i))) < std::string_view(name(static_cast<std::uint32_t>(i - 1))))
+      return false;
+  }
+  return true;
+}
+
 // The numbers 0 to `count` - 1 (below 2^32), sorted by the bytes of name(number). Needs only eight bytes per name, so
 // that a header full of short names does not cost many times its size.
 template <class NameOf>
 std::vector<NameKey> sorted_name_keys(std::size_t count, NameOf name) {
   std::vector<NameKey> keys(count);
   for (std::size_t i = 0; i < count; ++i) keys[i] = {0, static_cast<std::uint32_t>(i)};
-  const auto before = [&](const NameKey& a, const NameKey& b) {
-    return std::string_view(name(a.number)) < std::string_view(name(b.number));
-  };
-  if (!std::is_sorted(keys.begin(), keys.end(), before)) NameSorter(name).sort(keys, 0);
+  if (!are_in_order(count, name)) NameSorter(name).sort(keys, 0);
   return keys;
 }
 

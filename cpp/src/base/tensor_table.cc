@@ -61,8 +61,13 @@ std::size_t growth(const Array& array, std::size_t more) {
   return (grown + before) * sizeof(array[0]);
 }
 
-// Of the lookup: a power of two, at most half full.
-std::size_t cell_count(std::size_t tensors) { return std::bit_ceil(std::max<std::size_t>(16, 2 * tensors)); }
+// Of the lookup, which is at most two thirds full.
+std::size_t cell_count(std::size_t tensors) { return std::max<std::size_t>(16, tensors + tensors / 2 + 1); }
+
+// The cell where the search for a name begins: the lower half of its hash, scaled to the number of cells.
+std::size_t first_cell(std::uint64_t hash, std::size_t cells) {
+  return static_cast<std::size_t>((hash & 0xFFFFFFFF) * cells >> 32);
+}
 
 // How many edits turn `a` into `b`, at most `limit` + 1.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
@@ -90,14 +95,14 @@ std::optional<std::uint64_t> contiguous_bytes(DType dtype, std::span<const std::
     if (!product) return std::nullopt;
     elements = *product;
   }
-  if (const auto block = block_of(dtype)) {
-    // A row is whole blocks.
-    if (shape.empty() || shape.back() % block->elements != 0) return std::nullopt;
-    return checked_mul(elements / block->elements, block->bytes);
+  if (const unsigned element_bits = bits_of(dtype); element_bits != 0) {
+    const auto bits = checked_mul(elements, element_bits);
+    return !bits || *bits % 8 != 0 ? std::nullopt : std::optional(*bits / 8);
   }
-  const auto bits = checked_mul(elements, bits_of(dtype));
-  if (!bits || *bits % 8 != 0 || bits_of(dtype) == 0) return std::nullopt;
-  return *bits / 8;
+  const auto block = block_of(dtype);
+  // A row is whole blocks.
+  if (!block || shape.empty() || shape.back() % block->elements != 0) return std::nullopt;
+  return checked_mul(elements / block->elements, block->bytes);
 }
 
 std::string_view TensorTable::name(const Record& record) const {
@@ -257,13 +262,13 @@ void TensorTable::set_metadata(TextMap metadata) {
 }
 
 std::size_t TensorTable::cell_of(std::string_view wanted, std::uint64_t hash) const {
-  const std::size_t mask = cells_.size() - 1;
   const std::uint32_t numbers = (std::uint32_t{1} << number_bits_) - 1;
   const auto tag = static_cast<std::uint32_t>(hash >> 32);
-  for (std::size_t cell = hash & mask;; cell = (cell + 1) & mask) {
+  for (std::size_t cell = first_cell(hash, cells_.size());;) {
     const std::uint32_t found = cells_[cell];
     if (found == kNone) return cell;
     if (((found ^ tag) & ~numbers) == 0 && name(found & numbers) == wanted) return cell;
+    if (++cell == cells_.size()) cell = 0;
   }
 }
 
@@ -332,7 +337,7 @@ void TensorTable::build_lookup() {
     const std::size_t count = std::min(hashes.size(), records_.size() - first);
     for (std::size_t k = 0; k < count; ++k) {
       hashes[k] = hash_name(name(first + k), hash_seed_);
-      __builtin_prefetch(&cells_[hashes[k] & (capacity - 1)], 1);
+      __builtin_prefetch(&cells_[first_cell(hashes[k], capacity)], 1);
     }
     for (std::size_t k = 0; k < count; ++k) {
       const std::size_t i = first + k;

@@ -41,18 +41,19 @@ class MemoryWrite {
   }
 
  private:
-  // Each thread takes a window of the file at a time, and does all that is to be done in it: pages that two threads
-  // share cost both of them.
+  // Each thread takes a window of the memory at a time, and does all that is to be done in it. Windows begin at multiples
+  // of kWindowBytes in the address space: a huge page that two threads share costs both of them.
   void copy_resident() {
     resident_.reserve(layout_.placements.size());
     for (const Layout::Placement& placement : layout_.placements) resident_.push_back(bytes_of(placement));
-    const std::size_t windows = (out_.size() + kWindowBytes - 1) / kWindowBytes;
-    io::FreshPages pages;
+    const std::uint64_t shift = io::address_of(out_.data()) % kWindowBytes;
+    const std::size_t windows = (shift + out_.size() + kWindowBytes - 1) / kWindowBytes;
+    io::FreshPages pages({&out_, 1});
     io::parallel_for(
         windows, threads_,
         [&](std::size_t i) {
-          const std::uint64_t begin = i * kWindowBytes;
-          const std::uint64_t end = std::min<std::uint64_t>(begin + kWindowBytes, out_.size());
+          const std::uint64_t begin = i == 0 ? 0 : i * kWindowBytes - shift;
+          const std::uint64_t end = std::min<std::uint64_t>((i + 1) * kWindowBytes - shift, out_.size());
           if (threads_ != 1) pages.touch(out_.subspan(begin, end - begin));
           copy_window(begin, end);
         },

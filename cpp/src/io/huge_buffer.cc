@@ -1,6 +1,7 @@
 #include "io/huge_buffer.h"
 
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,10 +14,6 @@ namespace {
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kPage = 4096;
 
-using Clock = std::chrono::steady_clock;
-constexpr auto kSlowTouch = std::chrono::milliseconds(2);  // usual is a tenth of one
-constexpr int kTolerated = 1;                              // a touch may be interrupted
-
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14; an older kernel refuses it, and pages come one by one
 #endif
@@ -25,15 +22,22 @@ constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n
 
 // A last page that is only partly used is huge too when that wastes little; else its small pages would take longer to
 // touch than everything before it.
-std::size_t mapped_length(std::size_t size) {
+std::size_t huge_length(std::size_t size) {
   const std::size_t huge = round_up(size, kHugePage);
   return huge - size <= size / 8 ? huge : round_up(size, kPage);
 }
 
-// All small pages of a range in one call. Where the kernel cannot, they come one by one as they are written to.
-void populate(std::uintptr_t begin, std::uintptr_t end) {
+// All pages of a range in one call. Returns whether the kernel could; else they come one by one as they are written to.
+bool populate(std::uintptr_t begin, std::uintptr_t end) {
   begin &= ~(kPage - 1);
-  ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_POPULATE_WRITE);
+  return ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_POPULATE_WRITE) == 0;
+}
+
+// Processor time of the calling thread.
+PageCosts::Time time_used() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
 // Makes the pages of a range that are not there yet small ones.
@@ -49,11 +53,13 @@ struct Unmap {
 
 }  // namespace
 
+std::size_t mapped_bytes(std::size_t size) { return size >= kHugePage ? huge_length(size) : round_up(size, kPage); }
+
 SharedMutableBytes allocate_bulk(std::size_t size) {
   if (size == 0) return {};
   if (size > SIZE_MAX / 2) throw std::bad_alloc();
   const bool huge = size >= kHugePage;
-  const std::size_t length = huge ? mapped_length(size) : round_up(size, kPage);
+  const std::size_t length = mapped_bytes(size);
   // One huge page more than needed, so that an aligned part lies inside; the rest goes back at once.
   const std::size_t reserved = huge ? length + kHugePage : length;
   // MAP_NORESERVE: addresses alone cost nothing, and hash tables take many more than they fill. Without it the kernel
@@ -82,31 +88,30 @@ void prefer_huge_pages(MutableBytes memory) {
 }
 
 void FreshPages::touch(MutableBytes part) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(part.data());
+  auto begin = reinterpret_cast<std::uintptr_t>(part.data());
   const std::uintptr_t end = begin + part.size();
-  std::uintptr_t rest = begin;  // what gets small pages
   if (part.size() >= kHugePage) {
-    for (std::uintptr_t page = round_up(begin, kHugePage); page < end && !are_slow(); page += kHugePage) {
-      touch_huge(page);
-      rest = page + kHugePage;
+    while (begin < end && !costs_.are_too_high()) {
+      const std::uintptr_t next = std::min(round_up(begin + 1, kHugePage), end);
+      touch_one(begin, next);
+      begin = next;
     }
-    if (rest >= end) return;
-    if (known_.empty()) refuse_huge(rest, end);
+    if (begin == end) return;
+    if (known_.empty()) refuse_huge(begin, end);
   }
-  populate(rest, end);
+  populate(begin, end);
 }
 
-void FreshPages::touch_huge(std::uintptr_t page) {
-  const auto start = Clock::now();
-  *reinterpret_cast<volatile std::byte*>(page) = std::byte{0};
-  if (Clock::now() - start <= kSlowTouch) return;
-  if (slow_touches_.fetch_add(1, std::memory_order_relaxed) != kTolerated) return;
+// What lies in one huge page.
+void FreshPages::touch_one(std::uintptr_t begin, std::uintptr_t end) {
+  const auto before = time_used();
+  // If the kernel has no huge page, this provides the small ones in its place.
+  if (!populate(begin, end)) *reinterpret_cast<volatile std::byte*>(begin) = std::byte{0};
+  if (!costs_.add(time_used() - before)) return;
   for (const MutableBytes memory : known_) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
-    refuse_huge(begin, begin + memory.size());
+    const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+    refuse_huge(address, address + memory.size());
   }
 }
-
-bool FreshPages::are_slow() const { return slow_touches_.load(std::memory_order_relaxed) > kTolerated; }
 
 }  // namespace weightstore::io

@@ -85,10 +85,11 @@ class Run {
 void run_parallel(unsigned workers, const std::function<void(unsigned, const StopFlag&)>& work,
                   const std::function<void()>& watch) {
   Run run;
+  const unsigned first = workers > 0 && !watch ? 1 : 0;  // of the threads to start
   {
     std::vector<std::jthread> threads;
     threads.reserve(workers);
-    for (unsigned worker = 0; worker < workers; ++worker) {
+    for (unsigned worker = first; worker < workers; ++worker) {
       run.started();
       try {
         threads.emplace_back([&run, &work, worker] { run.work(worker, work); });
@@ -99,6 +100,10 @@ void run_parallel(unsigned workers, const std::function<void(unsigned, const Sto
                                         .with_errno(error.code().value())));
         break;
       }
+    }
+    if (first == 1) {
+      run.started();
+      run.work(0, work);
     }
     run.wait(watch);
   }

@@ -24,8 +24,10 @@ class StopFlag {
 unsigned default_threads();
 
 // Calls work(worker, stop) on `workers` threads, and watch() on the calling thread about every 50 ms until they are
-// done. The first exception of any of them sets `stop`, which workers look at between steps, and is thrown again here
-// when all have ended.
+// done. Without a watch the calling thread is the first of them: where there are as many processors as threads, the
+// scheduler would place two new threads on one processor while the caller, which waits, still has the other. The first
+// exception of any of them sets `stop`, which workers look at between steps, and is thrown again here when all have
+// ended.
 void run_parallel(unsigned workers, const std::function<void(unsigned worker, const StopFlag& stop)>& work,
                   const std::function<void()>& watch = {});
 

@@ -90,7 +90,7 @@ NumberKind number_kind(DType dtype) {
     case DType::kF32:
       return NumberKind::kFloat;
     default:
-      return NumberKind::kDouble;
+      return block_of(dtype) ? NumberKind::kNone : NumberKind::kDouble;
   }
 }
 

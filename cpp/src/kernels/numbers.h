@@ -11,7 +11,7 @@ namespace weightstore::kernels {
 
 // How the numbers of a type are computed with.
 enum class NumberKind : std::uint8_t {
-  kNone,      // the type has no numbers that the library can tell: F6, and QFloat without its scheme
+  kNone,      // the type has no numbers that one by one: F6, QFloat without its scheme, and blocks of GGUF
   kFloat,     // float holds every number
   kDouble,    // double holds every number
   kSigned,    // I64

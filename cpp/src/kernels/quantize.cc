@@ -12,16 +12,12 @@
 #include <string>
 
 #include "kernels/quant_codes.h"
+#include "kernels/quantize_runs.h"
 #include "weightstore/error.h"
 #include "weightstore/kernels.h"
 
 namespace weightstore::kernels {
 namespace {
-
-struct CodeRange {
-  float least;
-  float most;
-};
 
 CodeRange range_of(QuantValue value) {
   const auto most = static_cast<float>((1 << (value_bits(value) - 1)) - 1);
@@ -72,33 +68,6 @@ std::uint64_t block_count(const QuantScheme& scheme, const std::vector<std::uint
   return count;
 }
 
-// On x86-64 the loops below are compiled twice: for every processor, and for those with AVX2. Neither fuses a
-// multiplication with an addition, so that both round alike.
-#if defined(__x86_64__)
-#define WEIGHTSTORE_AVX2 __attribute__((target("avx2")))
-bool has_avx2() {
-  static const bool usable = __builtin_cpu_supports("avx2");
-  return usable;
-}
-#else
-#define WEIGHTSTORE_AVX2
-bool has_avx2() { return false; }
-#endif
-#define WEIGHTSTORE_INLINE inline __attribute__((always_inline))
-
-// The bits of the largest magnitude. Those of NaN and infinity are the largest.
-WEIGHTSTORE_INLINE std::uint32_t find_peak(const float* in, std::size_t count) {
-  std::uint32_t peak = 0;
-  for (std::size_t i = 0; i < count; ++i) peak = std::max(peak, std::bit_cast<std::uint32_t>(in[i]) & 0x7fff'ffffu);
-  return peak;
-}
-
-WEIGHTSTORE_AVX2 std::uint32_t find_peak_avx2(const float* in, std::size_t count) { return find_peak(in, count); }
-
-std::uint32_t peak_of(const float* in, std::size_t count) {
-  return has_avx2() ? find_peak_avx2(in, count) : find_peak(in, count);
-}
-
 struct Scale {
   float stored;
   float divisor;
@@ -113,76 +82,9 @@ Scale scale_for(std::uint32_t peak, const CodeRange& range, BurnRelease release)
   return {valid, valid};
 }
 
-enum class Rounding { kAwayOfQuotient, kAwayOfProduct, kEvenOfQuotient };
-
 Rounding rounding_of(BurnRelease release) {
   if (release >= BurnRelease::k023) return Rounding::kEvenOfQuotient;
   return release == BurnRelease::k022 ? Rounding::kAwayOfProduct : Rounding::kAwayOfQuotient;
-}
-
-// Half away from zero, as Rust's f32::round(), for magnitudes below 2^31.
-WEIGHTSTORE_INLINE int round_away(float x) {
-  const int whole = static_cast<int>(x);
-  const float rest = x - static_cast<float>(whole);
-  return whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0);
-}
-
-// Half to even, for magnitudes below 2^22: a sum this large keeps no fraction.
-WEIGHTSTORE_INLINE int round_even(float x) { return static_cast<int>((x + 12'582'912.0f) - 12'582'912.0f); }
-
-// The ends of the range are whole numbers, so that it does not matter whether a number is rounded or limited first.
-template <Rounding kRounding>
-WEIGHTSTORE_INLINE void encode_as(const float* in, std::size_t count, float divisor, const CodeRange& range,
-                                  std::int8_t* out) {
-  const float inverse = 1.0f / divisor;
-  const float least = range.least;
-  const float most = range.most;
-  for (std::size_t i = 0; i < count; ++i) {
-    float scaled = kRounding == Rounding::kAwayOfProduct ? in[i] * inverse : in[i] / divisor;
-    // The inverse of a subnormal scale may be infinite, and zero times infinity is no number. Rust makes it a zero.
-    scaled = scaled == scaled ? scaled : 0.0f;
-    scaled = scaled < least ? least : scaled;
-    scaled = scaled > most ? most : scaled;
-    out[i] = static_cast<std::int8_t>(kRounding == Rounding::kEvenOfQuotient ? round_even(scaled) : round_away(scaled));
-  }
-}
-
-WEIGHTSTORE_INLINE void encode_by(Rounding rounding, const float* in, std::size_t count, float divisor,
-                                  const CodeRange& range, std::int8_t* out) {
-  switch (rounding) {
-    case Rounding::kAwayOfQuotient:
-      return encode_as<Rounding::kAwayOfQuotient>(in, count, divisor, range, out);
-    case Rounding::kAwayOfProduct:
-      return encode_as<Rounding::kAwayOfProduct>(in, count, divisor, range, out);
-    case Rounding::kEvenOfQuotient:
-      return encode_as<Rounding::kEvenOfQuotient>(in, count, divisor, range, out);
-  }
-}
-
-WEIGHTSTORE_AVX2 void encode_avx2(Rounding rounding, const float* in, std::size_t count, float divisor,
-                                  const CodeRange& range, std::int8_t* out) {
-  encode_by(rounding, in, count, divisor, range, out);
-}
-
-void encode_run(Rounding rounding, const float* in, std::size_t count, float divisor, const CodeRange& range,
-                std::int8_t* out) {
-  if (has_avx2()) return encode_avx2(rounding, in, count, divisor, range, out);
-  encode_by(rounding, in, count, divisor, range, out);
-}
-
-// Codes of kBits into bytes, the first code in the lowest bits. The last byte may be filled in part.
-template <unsigned kBits>
-void pack(const std::int8_t* codes, std::size_t count, std::uint8_t* out) {
-  constexpr std::size_t kPerByte = 8 / kBits;
-  constexpr unsigned kMask = (1u << kBits) - 1;
-  const auto byte_of = [&](std::size_t first, std::size_t length) {
-    unsigned byte = 0;
-    for (std::size_t i = 0; i < length; ++i) byte |= (static_cast<unsigned>(codes[first + i]) & kMask) << (i * kBits);
-    return static_cast<std::uint8_t>(byte);
-  };
-  const std::size_t whole = count / kPerByte;
-  for (std::size_t i = 0; i < whole; ++i) out[i] = byte_of(i * kPerByte, kPerByte);
-  if (count % kPerByte != 0) out[whole] = byte_of(whole * kPerByte, count % kPerByte);
 }
 
 }  // namespace
@@ -227,18 +129,26 @@ void Quantizer::set_blocks(const QuantScheme& scheme, const std::vector<std::uin
   if (!is_rectangle || shape.empty()) {
     const std::uint64_t run = size_ / std::max<std::uint64_t>(peaks_.size(), 1);
     axes_ = {{size_, std::max<std::uint64_t>(run, 1), 1}};
+    group_ = axes_.front().block;
     return;
   }
+  std::uint64_t elements = 1;
   std::uint64_t stride = 1;
   for (std::size_t from_end = 1; from_end <= shape.size(); ++from_end) {
     const std::uint64_t dimension = shape[shape.size() - from_end];
     const std::uint64_t block = block_of(scheme, from_end);
     axes_.push_back({dimension, block, stride});
+    if (block > 1) {
+      group_ = elements * block;
+      group_blocks_ = stride;
+    }
+    elements *= dimension;
     stride *= dimension / block;
   }
 }
 
-// Calls work(block, first, count) for runs of neighbours in the same block.
+// Calls work(block, first, length, runs) for runs of neighbours: each of `runs` has `length` elements, and they are in
+// consecutive blocks.
 template <class Work>
 void Quantizer::for_runs(std::uint64_t begin, std::uint64_t end, const Work& work) const {
   const Axis inner = axes_.front();
@@ -252,32 +162,46 @@ void Quantizer::for_runs(std::uint64_t begin, std::uint64_t end, const Work& wor
     std::uint64_t column = begin % inner.size;
     const std::uint64_t row_end = std::min(end, begin - column + inner.size);
     while (begin < row_end) {
-      const std::uint64_t count = std::min(row_end - begin, inner.block - column % inner.block);
-      work(block + column / inner.block, begin, static_cast<std::size_t>(count));
-      begin += count;
-      column += count;
+      const std::uint64_t length = std::min(row_end - begin, inner.block - column % inner.block);
+      const std::uint64_t runs = length == inner.block ? (row_end - begin) / length : 1;
+      work(block + column / inner.block, begin, static_cast<std::size_t>(length), static_cast<std::size_t>(runs));
+      begin += length * runs;
+      column += length * runs;
     }
   }
 }
 
 void Quantizer::find_peaks(std::uint64_t begin, std::uint64_t end) {
-  for_runs(begin, end, [&](std::uint64_t block, std::uint64_t first, std::size_t count) {
-    const std::uint32_t found = peak_of(in_ + first, count);
-    // Other threads may have elements of the same block. The largest is the same in any order.
-    const std::atomic_ref<std::uint32_t> peak(peaks_[block]);
-    std::uint32_t known = peak.load(std::memory_order_relaxed);
-    while (known < found && !peak.compare_exchange_weak(known, found, std::memory_order_relaxed)) {
+  for_runs(begin, end, [&](std::uint64_t block, std::uint64_t first, std::size_t length, std::size_t runs) {
+    for (std::size_t i = 0; i < runs; ++i) {
+      std::uint32_t found = 0;
+      raise_peaks(in_ + first + i * length, length, 1, &found);
+      // Other threads may have elements of the same block. The largest is the same in any order.
+      const std::atomic_ref<std::uint32_t> peak(peaks_[block + i]);
+      std::uint32_t known = peak.load(std::memory_order_relaxed);
+      while (known < found && !peak.compare_exchange_weak(known, found, std::memory_order_relaxed)) {
+      }
     }
   });
 }
 
-void Quantizer::make_scales() {
+void Quantizer::make_scales() { make_scales(0, peaks_.size()); }
+
+void Quantizer::make_scales(std::uint64_t first, std::uint64_t last) {
   const CodeRange range = range_of(scheme_.value);
-  for (std::size_t i = 0; i < peaks_.size(); ++i) {
+  for (std::uint64_t i = first; i < last; ++i) {
     const Scale scale = scale_for(peaks_[i], range, scheme_.release);
     divisors_[i] = scale.divisor;
     std::memcpy(&scales_[sizeof(float) * i], &scale.stored, sizeof(float));
   }
+}
+
+void Quantizer::quantize_groups(std::uint64_t begin, std::uint64_t end) {
+  for_runs(begin, end, [&](std::uint64_t block, std::uint64_t first, std::size_t length, std::size_t runs) {
+    raise_peaks(in_ + first, length, runs, &peaks_[block]);
+  });
+  make_scales(begin / group_ * group_blocks_, end / group_ * group_blocks_);
+  encode(begin, end);
 }
 
 void Quantizer::encode(std::uint64_t begin, std::uint64_t end) const {
@@ -290,11 +214,10 @@ void Quantizer::encode(std::uint64_t begin, std::uint64_t end) const {
     const auto count = static_cast<std::size_t>(std::min({end - begin, line_ - column, kStepCodes}));
     auto* out = reinterpret_cast<std::uint8_t*>(codes_) + begin / line_ * line_bytes_ + column * bits_ / 8;
     std::int8_t* codes = bits_ == 8 ? reinterpret_cast<std::int8_t*>(out) : buffer;
-    for_runs(begin, begin + count, [&](std::uint64_t block, std::uint64_t first, std::size_t run) {
-      encode_run(rounding, in_ + first, run, divisors_[block], range, codes + (first - begin));
+    for_runs(begin, begin + count, [&](std::uint64_t block, std::uint64_t first, std::size_t length, std::size_t runs) {
+      encode_runs(rounding, {in_ + first, length, runs, &divisors_[block]}, range, codes + (first - begin));
     });
-    if (bits_ == 4) pack<4>(buffer, count, out);
-    if (bits_ == 2) pack<2>(buffer, count, out);
+    if (bits_ != 8) pack_codes(buffer, count, bits_, out);
     if (column + count == line_) {
       const std::uint64_t used = (line_ * bits_ + 7) / 8;
       std::memset(codes_ + begin / line_ * line_bytes_ + used, 0, static_cast<std::size_t>(line_bytes_ - used));

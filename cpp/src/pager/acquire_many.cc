@@ -7,15 +7,16 @@
 namespace weightstore::pager {
 
 struct PagerImpl::Batch {
-  explicit Batch(std::span<const std::size_t> wanted) : tensors(wanted), frames(wanted.size()), loads(wanted.size()) {}
+  explicit Batch(std::span<const std::size_t> wanted) : tensors(wanted), states(wanted.size()), loads(wanted.size()) {}
 
   std::span<const std::size_t> tensors;
-  std::vector<Frame*> frames;  // null where there is none yet
-  std::vector<LoadPtr> loads;  // of the tensors that had no frame when the call began
-  Failure failure;             // the first one
+  std::vector<TensorState*> states;  // null where there is no reference yet
+  std::vector<LoadPtr> loads;        // of the tensors that had to be read when the call began
+  Failure failure;                   // the first one
 };
 
-std::vector<Frame*> PagerImpl::acquire_many(std::span<const std::size_t> tensors, Wait wait, const Progress& progress) {
+std::vector<TensorState*> PagerImpl::acquire_many(std::span<const std::size_t> tensors, Wait wait,
+                                                  const Progress& progress) {
   // With a strict budget, one tensor of this call may have to wait for room that another one has.
   if (account_.strict()) return acquire_one_by_one(tensors, wait, progress);
 
@@ -40,42 +41,45 @@ std::vector<Frame*> PagerImpl::acquire_many(std::span<const std::size_t> tensors
   }
   lock.unlock();
   if (batch.failure) {
-    for (Frame* frame : batch.frames) {
-      if (frame != nullptr) drop(frame);
+    for (TensorState* state : batch.states) {
+      if (state != nullptr) drop(*state);
     }
     batch.failure();
   }
-  return std::move(batch.frames);
+  return std::move(batch.states);
 }
 
-std::vector<Frame*> PagerImpl::acquire_one_by_one(std::span<const std::size_t> tensors, Wait wait,
-                                                  const Progress& progress) {
-  std::vector<Frame*> frames;
-  frames.reserve(tensors.size());
+std::vector<TensorState*> PagerImpl::acquire_one_by_one(std::span<const std::size_t> tensors, Wait wait,
+                                                        const Progress& progress) {
+  std::vector<TensorState*> states;
+  states.reserve(tensors.size());
   try {
-    for (const std::size_t tensor : tensors) frames.push_back(acquire(tensor, wait, progress));
+    for (const std::size_t tensor : tensors) states.push_back(&acquire(tensor, wait, progress));
   } catch (...) {
-    for (Frame* frame : frames) drop(frame);
+    for (TensorState* state : states) drop(*state);
     throw;
   }
-  return frames;
+  return states;
 }
 
 void PagerImpl::take_present(Batch& batch, Retired& retired) {
   // Resident tensors first: to restore a held one may evict others.
   for (std::size_t k = 0; k < batch.tensors.size(); ++k) {
-    const std::size_t tensor = batch.tensors[k];
-    if (account_.states()[tensor].presence == Presence::kResident) batch.frames[k] = hit(tensor);
+    TensorState& state = account_.states()[batch.tensors[k]];
+    if (state.presence != Presence::kResident) continue;
+    hit(state);
+    batch.states[k] = &state;
   }
   for (std::size_t k = 0; k < batch.tensors.size(); ++k) {
-    if (batch.frames[k] == nullptr) batch.frames[k] = acquire_present(batch.tensors[k], retired);
+    TensorState& state = account_.states()[batch.tensors[k]];
+    if (batch.states[k] == nullptr && acquire_present(state, retired)) batch.states[k] = &state;
   }
 }
 
 void PagerImpl::begin_loads(Batch& batch) {
   std::vector<LoadPtr> begun;
   for (std::size_t k = 0; k < batch.tensors.size(); ++k) {
-    if (batch.frames[k] != nullptr) continue;
+    if (batch.states[k] != nullptr) continue;
     batch.loads[k] = loads_.begin_or_join(batch.tensors[k]);
     if (!batch.loads[k]->is_running && batch.loads[k]->waiters == 1) begun.push_back(batch.loads[k]);
   }
@@ -84,22 +88,23 @@ void PagerImpl::begin_loads(Batch& batch) {
 
 void PagerImpl::wait_for_loads(Lock& lock, Batch& batch, Deadline& deadline, Retired& retired) {
   for (std::size_t k = 0; k < batch.tensors.size(); ++k) {
-    Frame*& frame = batch.frames[k];
+    TensorState& state = account_.states()[batch.tensors[k]];
     LoadPtr& load = batch.loads[k];
-    while (frame == nullptr) {
+    while (batch.states[k] == nullptr) {
       if (deadline.is_cancelled()) {
         loads_.stop_waiting(load, retired);
         break;
       }
-      if (Failure failure = loads_.wait(lock, load, deadline, retired)) {
+      if (Failure failure = loads_.wait(lock, load, deadline, Clock::now(), retired)) {
         if (!batch.failure) batch.failure = std::move(failure);
         break;
       }
-      frame = load->result;
-      if (frame != nullptr) break;
-      // Another caller ran the load and cancelled it.
-      frame = acquire_present(batch.tensors[k], retired);
-      if (frame == nullptr) load = loads_.begin_or_join(batch.tensors[k]);
+      // Without a result, another caller ran the load and cancelled it.
+      if (load->has_result || acquire_present(state, retired)) {
+        batch.states[k] = &state;
+      } else {
+        load = loads_.begin_or_join(batch.tensors[k]);
+      }
     }
   }
 }

@@ -56,7 +56,7 @@ void BufferPool::put(SharedMutableBytes buffer) {
 std::uint64_t BufferPool::drop_one(Retired& retired) {
   if (free_.empty()) return 0;
   const std::uint64_t capacity = free_.rbegin()->first;
-  retired.push_back(take(capacity)->owner);
+  retired.add(take(capacity)->owner);
   return capacity;
 }
 

@@ -8,13 +8,10 @@
 #include <optional>
 #include <vector>
 
+#include "pager/frame.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore::pager {
-
-// Memory that code retires while it holds the pager's mutex. The destructor frees it, so it is declared before the
-// lock: the memory is then freed after the mutex is unlocked.
-using Retired = std::vector<std::shared_ptr<const void>>;
 
 // The free buffers, by capacity. The caller holds the pager's mutex, except for the static functions.
 class BufferPool {

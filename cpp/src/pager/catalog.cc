@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "io/available_memory.h"
@@ -62,7 +63,17 @@ LoadPlan Catalog::plan(std::size_t tensor) const {
 }
 
 std::uint64_t Catalog::charge(std::size_t tensor) const {
+  if (table().nbytes(tensor) < BufferPool::kPooled / 2) return table().nbytes(tensor);  // its buffer has no slack
   return is_view(tensor) ? table().nbytes(tensor) : BufferPool::capacity_for(plan(tensor).buffer_bytes());
+}
+
+bool Catalog::copy_from_mapping(std::size_t tensor, MutableBytes out) const {
+  const std::uint64_t size = table().nbytes(tensor);
+  if (reader_ || size == 0 || size >= BufferPool::kPooled || source_of(tensor).descriptor() < 0) return false;
+  const auto mapped = source_of(tensor).view(table().begin(tensor), size);
+  if (!mapped) return false;
+  std::memcpy(out.data(), mapped->bytes.data(), size);
+  return true;
 }
 
 void Catalog::show(std::size_t tensor, Frame& frame) const {

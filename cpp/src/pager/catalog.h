@@ -35,6 +35,9 @@ class Catalog {
   // The largest LoadPlan::buffer_bytes() of all tensors.
   std::uint64_t largest_buffer() const { return largest_buffer_; }
 
+  // Copies a small tensor of a mapped raw file out of the mapping: a call of the system takes longer. False, and
+  // nothing happens, for any other tensor.
+  bool copy_from_mapping(std::size_t tensor, MutableBytes out) const;
   // Brings the pages of a tensor into memory and lets the frame point to them. Only when is_view(). The kernel may take
   // the pages back once the last owner of the view is gone.
   void show(std::size_t tensor, Frame& frame) const;
@@ -42,6 +45,7 @@ class Catalog {
   void check_expansion(std::uint64_t size) const {
     if (reader_) reader_->check_expansion(size);
   }
+  bool may_verify() const { return reader_.has_value(); }
   // Compares the checksum when the reader does that and the file has one. Throws Error(kCorrupt).
   void verify(std::size_t tensor, ConstBytes bytes) const {
     if (reader_) reader_->check(tensor, bytes);

@@ -21,12 +21,13 @@ using Lock = std::unique_lock<std::mutex>;
 class Deadline {
  public:
   // The time counts from now; milliseconds::max() is no deadline at all. `progress` outlives this object.
-  Deadline(std::chrono::milliseconds wait, const Progress& progress) : progress_(progress) {
-    const auto now = Clock::now();
-    const auto longest = std::chrono::floor<std::chrono::milliseconds>(Clock::time_point::max() - now);
-    deadline_ = wait < longest ? now + std::max(wait, std::chrono::milliseconds(0)) : Clock::time_point::max();
-    next_report_ = progress_ ? now + kInterval : Clock::time_point::max();
+  Deadline(std::chrono::milliseconds wait, const Progress& progress) : progress_(progress), begun_(Clock::now()) {
+    const auto longest = std::chrono::floor<std::chrono::milliseconds>(Clock::time_point::max() - begun_);
+    deadline_ = wait < longest ? begun_ + std::max(wait, std::chrono::milliseconds(0)) : Clock::time_point::max();
+    next_report_ = progress_ ? begun_ + kInterval : Clock::time_point::max();
   }
+
+  Clock::time_point begun() const { return begun_; }
 
   bool has_passed() const { return Clock::now() >= deadline_; }
 
@@ -57,6 +58,7 @@ class Deadline {
   static constexpr auto kInterval = std::chrono::milliseconds(50);
 
   const Progress& progress_;
+  const Clock::time_point begun_;
   Clock::time_point deadline_;
   Clock::time_point next_report_;
   bool is_cancelled_ = false;

@@ -6,13 +6,25 @@
 #include "pager/policy/policy.h"
 
 namespace weightstore::pager {
+namespace {
 
-void TensorStates::insert(std::size_t tensor, Frame* frame, bool prefetched) {
+// So many uses lie between two epochs at least. 2^63 ticks are enough for 2^45 loads.
+constexpr std::uint64_t kEpoch = std::uint64_t{1} << 18;
+
+}  // namespace
+
+TensorStates::TensorStates(const TensorTable& table) : table_(table), states_(table.size()) {
+  for (std::size_t i = 0; i < states_.size(); ++i) states_[i].tensor = static_cast<std::uint32_t>(i);
+}
+
+void TensorStates::insert(std::size_t tensor, bool prefetched) {
   TensorState& state = states_[tensor];
-  state.frame = frame;
   state.presence = Presence::kResident;
   state.prefetched = prefetched;
+  epoch_.store(epoch_.load(std::memory_order_relaxed) + kEpoch, std::memory_order_relaxed);
   use(state);
+  state.references.note_hit(prefetched);
+  state.references.set_resident();
   const std::uint64_t size = table_.nbytes(tensor);
   resident_bytes_ += size;
   ++resident_count_;
@@ -20,8 +32,14 @@ void TensorStates::insert(std::size_t tensor, Frame* frame, bool prefetched) {
   if (state.pins == 0) enqueue(tensor);
 }
 
-Frame* TensorStates::remove(std::size_t tensor) {
+bool TensorStates::remove(std::size_t tensor, bool only_unheld) {
   TensorState& state = states_[tensor];
+  std::uint32_t held = 0;
+  if (!only_unheld) {
+    held = state.references.set_absent();
+  } else if (!state.references.set_absent_if_free()) {
+    return false;
+  }
   const std::uint64_t size = table_.nbytes(tensor);
   resident_bytes_ -= size;
   --resident_count_;
@@ -29,15 +47,14 @@ Frame* TensorStates::remove(std::size_t tensor) {
   if (state.parked) --parked_count_;
   state.parked = false;
   state.prefetched = false;
-  state.presence = Presence::kAbsent;
-  Frame* frame = state.frame;
-  state.frame = nullptr;
-  return frame;  // its entry in the queue goes when the search for a victim comes to it
+  state.presence = held > 0 ? Presence::kHeld : Presence::kAbsent;
+  return true;  // its entry in the queue goes when the search for a victim comes to it
 }
 
 void TensorStates::clear_prefetched(std::size_t tensor) {
   TensorState& state = states_[tensor];
   state.prefetched = false;
+  state.references.note_hit(false);
   if (!is_protected(state)) protected_bytes_ -= table_.nbytes(tensor);
 }
 
@@ -91,38 +108,33 @@ TensorStates::Candidate TensorStates::pop() {
   return candidate;
 }
 
-bool TensorStates::is_held(const TensorState& state) {
-  // Sequentially consistent, because of this handshake: a thread that drops a reference, and then sees no waiting
-  // thread and no parked tensor, does not notify anybody. A thread that waits or parks the tensor afterwards must then
-  // see that the reference is gone.
-  return state.frame->refs.load() > 1;
-}
-
 bool TensorStates::park_if_held(TensorState& state) {
-  if (!is_held(state)) return false;
+  if (!state.references.watch()) return false;
   ++parked_count_;
-  if (is_held(state)) return state.parked = true;
-  --parked_count_;  // released just now
-  return false;
+  return state.parked = true;
 }
 
-void TensorStates::unpark(std::size_t tensor) {
-  TensorState& state = states_[tensor];
-  if (!state.parked || is_held(state)) return;
+void TensorStates::unpark(TensorState& state) {
+  if (state.references.count() > 0) return;
+  state.references.unwatch();
+  if (!state.parked) return;
   state.parked = false;
   --parked_count_;
-  if (state.pins == 0) enqueue(tensor);
+  if (state.pins == 0) enqueue(state.tensor);
 }
 
 std::optional<TensorStates::Candidate> TensorStates::take_first(VictimRule rule, std::vector<Candidate>& spared) {
-  while (!queue_.empty()) {
+  // A tensor that another thread uses meanwhile comes up again and again. Once all have been brought up to date, such a
+  // tensor is as good as any.
+  for (std::size_t updates = queue_.size(); !queue_.empty();) {
     const Candidate first = pop();
     TensorState& state = states_[first.tensor];
     if (!is_candidate(state)) {
       state.queued = false;
       continue;
     }
-    if (const std::uint64_t key = key_of(state); key != first.key) {
+    if (const std::uint64_t key = key_of(state); key != first.key && updates > 0) {
+      --updates;
       push({key, first.tensor});  // it was used since
       continue;
     }
@@ -142,7 +154,7 @@ std::optional<TensorStates::Candidate> TensorStates::take_first(VictimRule rule,
 std::optional<std::size_t> TensorStates::victim(VictimRule rule) {
   std::vector<Candidate> spared;
   const auto first = take_first(rule, spared);
-  if (first) spared.push_back(*first);
+  if (first) push(*first);
   for (const Candidate& candidate : spared) push(candidate);
   return first ? std::optional<std::size_t>(first->tensor) : std::nullopt;
 }
@@ -166,25 +178,25 @@ bool TensorStates::can_free(std::uint64_t bytes, VictimRule rule) {
 // ---- reading ahead --------------------------------------------------------------------------------------------------
 
 template <class Look>
-void TensorStates::look_at_streamed(const Policy& policy, std::size_t distance, Look look) const {
+void TensorStates::look_at_streamed(const Policy& policy, std::size_t distance, Look look) {
   // Tensors that are not kept have the smallest keys, which are near the front of the heap.
   constexpr std::size_t kMost = 1024;
   for (std::size_t i = 0; i < std::min(queue_.size(), kMost); ++i) {
     const std::size_t tensor = queue_[i].tensor;
-    const TensorState& state = states_[tensor];
-    if (!is_candidate(state) || is_protected(state) || is_held(state)) continue;
+    TensorState& state = states_[tensor];
+    if (!is_candidate(state) || is_protected(state)) continue;
     const std::size_t needed_after = policy.distance(tensor);
-    if (needed_after <= distance) continue;
+    if (needed_after <= distance || state.references.watch()) continue;
     if (!look(tensor, state, needed_after)) return;
   }
 }
 
 std::optional<std::size_t> TensorStates::stream_victim(const Policy& policy, std::size_t distance,
-                                                       std::uint64_t charge) const {
+                                                       std::uint64_t charge) {
   std::optional<std::size_t> best;
   std::tuple<bool, std::size_t, std::uint64_t> best_rank;
   look_at_streamed(policy, distance, [&](std::size_t tensor, const TensorState& state, std::size_t needed_after) {
-    const std::tuple rank(state.frame->charge == charge, needed_after, ~state.tick);
+    const std::tuple rank(state.frame->charge == charge, needed_after, ~state.tick.load(std::memory_order_relaxed));
     if (!best || rank > best_rank) {
       best = tensor;
       best_rank = rank;
@@ -194,7 +206,7 @@ std::optional<std::size_t> TensorStates::stream_victim(const Policy& policy, std
   return best;
 }
 
-bool TensorStates::can_stream(std::uint64_t bytes, const Policy& policy, std::size_t distance) const {
+bool TensorStates::can_stream(std::uint64_t bytes, const Policy& policy, std::size_t distance) {
   std::uint64_t sum = 0;
   look_at_streamed(policy, distance, [&](std::size_t, const TensorState& state, std::size_t) {
     sum += state.frame->charge;

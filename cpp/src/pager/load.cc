@@ -42,6 +42,15 @@ std::uint64_t LoadPlan::buffer_bytes() const {
   return bytes < BufferPool::kPooled ? bytes : round_up(bytes, io::kDirectAlignment);
 }
 
+void Load::begin_again(std::uint32_t tensor) {
+  tensor_ = tensor;
+  prefetch_ = false;
+  is_running = is_reserved = is_done = has_result = false;
+  waiters = 0;
+  next_.store(0, std::memory_order_relaxed);
+  started_.store(false, std::memory_order_relaxed);
+}
+
 void Load::start(const LoadPlan& plan, std::byte* memory) {
   plan_ = plan;
   memory_ = memory;

@@ -10,11 +10,11 @@
 #include <memory>
 
 #include "io/direct_file.h"
+#include "pager/deadline.h"
+#include "pager/frame.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore::pager {
-
-struct Frame;
 
 using Failure = std::function<void()>;  // throws an error when it is called; empty when nothing failed
 
@@ -39,6 +39,8 @@ struct LoadPlan {
 class Load {
  public:
   Load(std::uint32_t tensor, bool prefetch) : tensor_(tensor), prefetch_(prefetch) {}
+  // Makes a new load of one that has ended, that no other thread has seen, and that read without an error.
+  void begin_again(std::uint32_t tensor);
 
   std::uint32_t tensor() const { return tensor_; }
   bool is_prefetch() const { return prefetch_; }
@@ -62,6 +64,7 @@ class Load {
   // ---- under the pager's mutex -----------------------------------------------------------------------------------
   bool is_running = false;    // a thread runs this load, or has run it
   bool is_reserved = false;   // its memory is reserved
+  bool is_shared = false;     // other threads may have seen it
   bool is_done = false;       // it has a result, or it failed, or it was cancelled
   std::uint32_t waiters = 0;  // callers that get a reference to the result
   Failure failure;            // what went wrong with the reading
@@ -69,13 +72,15 @@ class Load {
   // The reserved memory, until the frame gets it.
   std::uint64_t charge = 0;
   SharedMutableBytes buffer;
-  Frame* result = nullptr;
+  std::unique_ptr<Frame> frame;  // one to be used again; most often null
+  bool has_result = false;       // the tensor was loaded, and every waiter has a reference
+  Clock::time_point ended;       // when the thread that ran the load was done with it
 
  private:
   void read_chunk(std::uint64_t chunk) const;
 
-  const std::uint32_t tensor_;
-  const bool prefetch_;
+  std::uint32_t tensor_;
+  bool prefetch_;
   LoadPlan plan_;
   std::byte* memory_ = nullptr;
   std::uint64_t chunk_bytes_ = 0;

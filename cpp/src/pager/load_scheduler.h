@@ -8,7 +8,6 @@
 #include <mutex>
 #include <span>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "pager/catalog.h"
@@ -36,20 +35,20 @@ namespace weightstore::pager {
 // callers start the load again.
 class LoadScheduler : private LoadRunner {
  public:
-  using Owner = std::enable_shared_from_this<PagerImpl>;
-
   // All references outlive this object. Frames and reader threads keep `owner` alive.
-  LoadScheduler(Owner& owner, std::mutex& mutex, const Catalog& catalog, MemoryAccount& account, Statistics& statistics,
-                unsigned readers);
+  LoadScheduler(PagerImpl& owner, std::mutex& mutex, const Catalog& catalog, MemoryAccount& account,
+                Statistics& statistics, unsigned readers);
 
   // The load of a tensor that is not in memory, begun now unless there is one. The caller is among its waiters, and
   // calls wait() or stop_waiting() for it.
   LoadPtr begin_or_join(std::size_t tensor);
-  // Runs the load if no thread does; otherwise helps with it and waits for it. Afterwards load->result has a reference
-  // for the caller, or the returned failure says what went wrong. When there is neither, another caller cancelled the
-  // load: begin again.
-  Failure wait(Lock& lock, const LoadPtr& load, Deadline& deadline, Retired& retired);
+  // Runs the load if no thread does; otherwise helps with it and waits for it. Afterwards load->has_result says that
+  // there is a reference for the caller, or the returned failure says what went wrong. When there is neither, another
+  // caller cancelled the load: begin again. `started` is when the caller began to wait.
+  Failure wait(Lock& lock, const LoadPtr& load, Deadline& deadline, Clock::time_point started, Retired& retired);
   void stop_waiting(const LoadPtr& load, Retired& retired);
+  // After wait(): the caller is done with a load.
+  void recycle(LoadPtr load);
   // Lets the reader threads run some of the loads that the caller is about to wait for. Without threads it runs them
   // all.
   void share(std::span<const LoadPtr> loads);
@@ -78,10 +77,10 @@ class LoadScheduler : private LoadRunner {
   LoadPtr begin(std::size_t tensor, bool prefetch);
   void run_load(Lock& lock, const LoadPtr& load) override;
   void run_prefetch(Lock& lock, std::size_t tensor) override;
-  Failure run(Lock& lock, const LoadPtr& load, Deadline& deadline);
+  Failure run(Lock& lock, const LoadPtr& load, Deadline& deadline, Clock::time_point started);
   Failure help_and_wait(Lock& lock, const LoadPtr& load, Deadline& deadline, Retired& retired);
   // Steps of run(), without the mutex.
-  Frame* fetch(const LoadPtr& load, Deadline& deadline);
+  std::unique_ptr<Frame> fetch(const LoadPtr& load, Deadline& deadline);
   void read_for_caller(const LoadPtr& load, Deadline& deadline);
   void read_for_prefetch(Load& load);
   // The result is there, or the load failed or was cancelled.
@@ -92,16 +91,17 @@ class LoadScheduler : private LoadRunner {
   bool has_room_ahead(std::size_t tensor);
   std::uint64_t loading_bytes() const;
 
-  Owner& owner_;
+  PagerImpl& owner_;
   std::mutex& mutex_;
   const Catalog& catalog_;
   MemoryAccount& account_;
   Statistics& statistics_;
-  std::unordered_map<std::size_t, LoadPtr> loading_;
+  std::vector<LoadPtr> loading_;  // TensorState::load is the number of an element
+  LoadPtr spare_;                 // one that has ended, for the next one
   ReaderThreads readers_;
   std::size_t planned_ = 0;        // so many of the acquires that the policy expects are seen to
   std::deque<std::size_t> ahead_;  // tensors that were queued for the policy, the oldest first
-  int process_;                    // the process that made the pager, to notice a fork
+  std::uint32_t forks_;            // io::fork_count() of the process that made the pager
 };
 
 }  // namespace weightstore::pager

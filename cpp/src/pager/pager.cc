@@ -41,19 +41,19 @@ Reader open_for_paging(const std::filesystem::path& path, const PagerOptions& op
 
 }  // namespace
 
-ResidentTensor::ResidentTensor(pager::Frame* frame) : frame_(frame) {
-  if (frame == nullptr) return;
-  bytes_ = frame->bytes;
-  slot_ = frame->tensor;
+ResidentTensor::ResidentTensor(pager::TensorState* state) : state_(state) {
+  if (state == nullptr) return;
+  bytes_ = state->bytes;
+  slot_ = state->tensor;
 }
 
 ResidentTensor::ResidentTensor(ResidentTensor&& other) noexcept
-    : frame_(std::exchange(other.frame_, nullptr)), bytes_(std::exchange(other.bytes_, {})), slot_(other.slot_) {}
+    : state_(std::exchange(other.state_, nullptr)), bytes_(std::exchange(other.bytes_, {})), slot_(other.slot_) {}
 
 ResidentTensor& ResidentTensor::operator=(ResidentTensor&& other) noexcept {
   if (this != &other) {
     release();
-    frame_ = std::exchange(other.frame_, nullptr);
+    state_ = std::exchange(other.state_, nullptr);
     bytes_ = std::exchange(other.bytes_, {});
     slot_ = other.slot_;
   }
@@ -61,27 +61,27 @@ ResidentTensor& ResidentTensor::operator=(ResidentTensor&& other) noexcept {
 }
 
 ResidentTensor ResidentTensor::clone() const {
-  if (frame_ != nullptr) frame_->refs.fetch_add(1, std::memory_order_relaxed);
-  return ResidentTensor(frame_);
+  if (state_ != nullptr) state_->references.add(1);
+  return ResidentTensor(state_);
 }
 
 SharedBytes ResidentTensor::share() const {
-  if (frame_ == nullptr) return {};
+  if (state_ == nullptr) return {};
   // Taken before the shared_ptr is made: when that runs out of memory, it drops the reference.
-  frame_->refs.fetch_add(1, std::memory_order_relaxed);
-  return {bytes_, std::shared_ptr<const void>(frame_, [](const void* frame) {
-            pager::PagerImpl::drop(static_cast<pager::Frame*>(const_cast<void*>(frame)));
+  state_->references.add(1);
+  return {bytes_, std::shared_ptr<const void>(state_, [](const void* state) {
+            pager::PagerImpl::drop(*static_cast<pager::TensorState*>(const_cast<void*>(state)));
           })};
 }
 
 std::optional<SharedMutableBytes> ResidentTensor::share_writable() const {
-  if (frame_ == nullptr) return SharedMutableBytes{};
+  if (state_ == nullptr) return SharedMutableBytes{};
   SharedBytes shared = share();
-  if (frame_->view_owner == nullptr) {
+  if (state_->frame->view_owner == nullptr) {
     const MutableBytes bytes(const_cast<std::byte*>(shared.bytes.data()), shared.bytes.size());
     return SharedMutableBytes{bytes, std::const_pointer_cast<void>(shared.owner)};
   }
-  const TensorTable& table = frame_->impl->table();
+  const TensorTable& table = state_->frame->impl->table();
   auto view = table.sources()[table.source_of(slot_)]->private_view(table.begin(slot_), table.nbytes(slot_));
   if (!view) return std::nullopt;
   // Holds the mapping, and the tensor: the account counts it as held.
@@ -90,9 +90,9 @@ std::optional<SharedMutableBytes> ResidentTensor::share_writable() const {
 }
 
 void ResidentTensor::release() noexcept {
-  if (frame_ == nullptr) return;
+  if (state_ == nullptr) return;
   bytes_ = {};
-  pager::PagerImpl::drop(std::exchange(frame_, nullptr));
+  pager::PagerImpl::drop(*std::exchange(state_, nullptr));
 }
 
 std::shared_ptr<const ByteSource> raw_file(const std::filesystem::path& path) {
@@ -118,25 +118,32 @@ std::size_t Pager::slot(std::string_view name) const { return impl_->find(name);
 
 ResidentTensor Pager::acquire(std::size_t slot, std::optional<std::chrono::milliseconds> wait,
                               const Progress& progress) {
-  return ResidentTensor(impl_->acquire(impl_->catalog().checked(slot), wait, progress));
+  return ResidentTensor(&impl_->acquire(impl_->catalog().checked(slot), wait, progress));
 }
 
 ResidentTensor Pager::acquire(std::string_view name, std::optional<std::chrono::milliseconds> wait,
                               const Progress& progress) {
-  return ResidentTensor(impl_->acquire(impl_->find(name), wait, progress));
+  return ResidentTensor(&impl_->acquire(impl_->find(name), wait, progress));
 }
 
 ResidentTensor Pager::try_acquire(std::size_t slot) {
   return ResidentTensor(impl_->try_acquire(impl_->catalog().checked(slot)));
 }
 
+ResidentTensor Pager::acquire(std::size_t slot) {
+  if (pager::TensorState* state = impl_->try_hit(slot)) return ResidentTensor(state);
+  return acquire(slot, std::nullopt);
+}
+
+ResidentTensor Pager::acquire(std::string_view name) { return acquire(impl_->find(name)); }
+
 std::vector<ResidentTensor> Pager::acquire_many(std::span<const std::size_t> slots,
                                                 std::optional<std::chrono::milliseconds> wait,
                                                 const Progress& progress) {
   for (const std::size_t slot : slots) impl_->catalog().checked(slot);
   std::vector<ResidentTensor> result(slots.size());
-  const std::vector<pager::Frame*> frames = impl_->acquire_many(slots, wait, progress);
-  for (std::size_t i = 0; i < frames.size(); ++i) result[i] = ResidentTensor(frames[i]);
+  const std::vector<pager::TensorState*> states = impl_->acquire_many(slots, wait, progress);
+  for (std::size_t i = 0; i < states.size(); ++i) result[i] = ResidentTensor(states[i]);
   return result;
 }
 

@@ -12,7 +12,8 @@ PagerImpl::PagerImpl(std::optional<Reader> reader, TensorTable raw_table, const 
       default_wait_(options.wait),
       account_(catalog_, statistics_, options),
       loads_(*this, mutex_, catalog_, account_, statistics_, options.readers),
-      follows_memory_(options.follow_memory) {}
+      follows_memory_(options.follow_memory),
+      hits_are_plain_(account_.policy() == nullptr && !options.follow_memory) {}
 
 std::size_t PagerImpl::find(std::string_view name) {
   if (const auto tensor = table().find(name)) return *tensor;
@@ -25,18 +26,15 @@ std::size_t PagerImpl::find(std::string_view name) {
 
 // ---- references -----------------------------------------------------------------------------------------------------
 
-Frame* PagerImpl::hit(std::size_t tensor) {
-  TensorStates& states = account_.states();
-  TensorState& state = states[tensor];
-  state.frame->refs.fetch_add(1, std::memory_order_relaxed);
-  states.use(state);
-  ++state.hits;
-  statistics_.count_hit();
-  if (state.prefetched) {
-    states.clear_prefetched(tensor);
-    statistics_.count(tensor, [](PagerStats& stats) { ++stats.prefetch_used; });
-  }
-  return state.frame;
+void PagerImpl::hit(TensorState& state) {
+  state.references.add(1);
+  statistics_.take_hits(state);
+  account_.states().use(state);
+  statistics_.count(state, [&](PagerStats& stats) {
+    ++stats.hits;
+    if (state.prefetched) ++stats.prefetch_used;
+  });
+  if (state.prefetched) account_.states().clear_prefetched(state.tensor);
 }
 
 void PagerImpl::note_acquire(std::size_t tensor) {
@@ -45,78 +43,71 @@ void PagerImpl::note_acquire(std::size_t tensor) {
   loads_.note_acquire(tensor);
 }
 
-Frame* PagerImpl::try_acquire(std::size_t tensor) {
+TensorState* PagerImpl::try_acquire(std::size_t tensor) {
+  if (TensorState* hit_state = try_hit(tensor)) return hit_state;
   if (follows_memory_.load(std::memory_order_relaxed)) follow_memory();
   const std::lock_guard lock(mutex_);
-  if (account_.states()[tensor].presence != Presence::kResident) return nullptr;
+  TensorState& state = account_.states()[tensor];
+  if (state.presence != Presence::kResident) return nullptr;
   statistics_.count_passes(tensor);
   note_acquire(tensor);
-  Frame* frame = hit(tensor);
+  hit(state);
   loads_.read_ahead();
-  return frame;
+  return &state;
 }
 
-Frame* PagerImpl::acquire_present(std::size_t tensor, Retired& retired) {
-  const Presence presence = account_.states()[tensor].presence;
-  if (presence == Presence::kResident) return hit(tensor);
-  if (presence == Presence::kHeld && !account_.is_closed()) return account_.restore_held(tensor, retired);
-  return nullptr;
+bool PagerImpl::acquire_present(TensorState& state, Retired& retired) {
+  if (state.presence == Presence::kResident) {
+    hit(state);
+    return true;
+  }
+  if (state.presence != Presence::kHeld || account_.is_closed()) return false;
+  account_.restore_held(state, retired);
+  return true;
 }
 
-Frame* PagerImpl::acquire(std::size_t tensor, Wait wait, const Progress& progress) {
+TensorState& PagerImpl::acquire(std::size_t tensor, Wait wait, const Progress& progress) {
+  if (TensorState* hit_state = try_hit(tensor)) return *hit_state;
   if (follows_memory_.load(std::memory_order_relaxed)) follow_memory();
+  TensorState& state = account_.states()[tensor];
   Retired retired;
   Lock lock(mutex_);
   statistics_.count_passes(tensor);
   note_acquire(tensor);
-  if (account_.states()[tensor].presence == Presence::kResident) {
-    Frame* frame = hit(tensor);
+  if (state.presence == Presence::kResident) {
+    hit(state);
     loads_.read_ahead();
-    return frame;
+    return state;
   }
   loads_.check_process();
   Deadline deadline(wait.value_or(default_wait_), progress);
-  for (;;) {
+  for (auto started = deadline.begun();; started = Clock::now()) {
     account_.check_open();
-    if (Frame* frame = acquire_present(tensor, retired)) return frame;
-    const LoadPtr load = loads_.begin_or_join(tensor);
-    if (const Failure failure = loads_.wait(lock, load, deadline, retired)) {
+    if (acquire_present(state, retired)) return state;
+    LoadPtr load = loads_.begin_or_join(tensor);
+    if (const Failure failure = loads_.wait(lock, load, deadline, started, retired)) {
       lock.unlock();
       failure();
     }
-    if (load->result != nullptr) return load->result;
+    const bool has_result = load->has_result;
+    loads_.recycle(std::move(load));
+    if (has_result) return state;
   }
 }
 
-void PagerImpl::drop(Frame* frame) noexcept {
-  if (!frame->impl->account_.strict()) {
-    if (frame->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) frame->impl->drop_last(frame);
-    return;
-  }
-  // Once this reference is gone, another thread may free the frame. So keep the pager, to notify waiting callers.
-  const std::shared_ptr<PagerImpl> impl = frame->impl;
-  const std::size_t tensor = frame->tensor;
-  if (frame->refs.fetch_sub(1) == 1) {
-    impl->drop_last(frame);
-  } else if (impl->account_.has_waiters()) {
-    const std::lock_guard lock(impl->mutex_);
-    impl->account_.note_release(tensor);
-    impl->loads_.read_ahead();
-  }
-}
-
-void PagerImpl::drop_last(Frame* frame) noexcept {
-  const std::shared_ptr<PagerImpl> self = frame->impl;
+void PagerImpl::drop_with_mutex(TensorState& state) noexcept {
+  // Once this reference is gone, another thread may free the frame, and with it the pager.
+  const std::shared_ptr<PagerImpl> self = state.frame->impl->shared_from_this();
   Retired retired;
-  const std::lock_guard lock(mutex_);
-  account_.remove(frame, retired);
-  loads_.read_ahead();
+  const std::lock_guard lock(self->mutex_);
+  self->account_.release(state, retired);
+  self->loads_.read_ahead();
 }
 
 // ---- prefetching ----------------------------------------------------------------------------------------------------
 
 void PagerImpl::prefetch(std::span<const std::size_t> tensors) {
-  std::vector<Frame*> restored;
+  std::vector<TensorState*> restored;
   Retired retired;
   {
     const std::lock_guard lock(mutex_);
@@ -127,13 +118,14 @@ void PagerImpl::prefetch(std::span<const std::size_t> tensors) {
       TensorState& state = states[tensor];
       if (state.presence == Presence::kResident) states.use(state);
       if (state.presence == Presence::kHeld) {
-        if (Frame* frame = account_.restore_held(tensor, retired)) restored.push_back(frame);
+        account_.restore_held(state, retired);
+        restored.push_back(&state);
       }
       if (state.presence == Presence::kAbsent) loads_.queue_prefetch(tensor);
     }
     loads_.wake_readers();
   }
-  for (Frame* frame : restored) drop(frame);
+  for (TensorState* state : restored) drop(*state);
 }
 
 void PagerImpl::finish_prefetch(const Progress& progress) {
@@ -171,6 +163,7 @@ void PagerImpl::set_budget(std::uint64_t bytes, bool follow) {
   Retired retired;
   const std::lock_guard lock(mutex_);
   follows_memory_ = follow;
+  hits_are_plain_ = account_.policy() == nullptr && !follow;
   account_.set_budget(bytes, retired);
 }
 
@@ -187,23 +180,25 @@ void PagerImpl::follow_memory() {
   if (budget) account_.set_budget(*budget, retired);
 }
 
-PagerStats PagerImpl::stats() const {
+PagerStats PagerImpl::stats() {
   const std::lock_guard lock(mutex_);
+  TensorStates& states = account_.states();
+  for (std::size_t i = 0; i < states.size(); ++i) statistics_.take_hits(states[i]);
   return statistics_.totals();
 }
 
-PagerStats PagerImpl::stats(std::size_t tensor) const {
+PagerStats PagerImpl::stats(std::size_t tensor) {
   const std::lock_guard lock(mutex_);
-  PagerStats stats = statistics_.of(tensor);
-  stats.hits = account_.states()[tensor].hits;
-  return stats;
+  TensorState& state = account_.states()[tensor];
+  statistics_.take_hits(state);
+  return statistics_.of(state);
 }
 
 void PagerImpl::reset_stats() {
   const std::lock_guard lock(mutex_);
-  statistics_.reset();
   TensorStates& states = account_.states();
-  for (std::size_t i = 0; i < states.size(); ++i) states[i].hits = 0;
+  for (std::size_t i = 0; i < states.size(); ++i) states[i].references.take_hits();
+  statistics_.reset();
   statistics_.note_live_bytes(account_.live_bytes());
 }
 

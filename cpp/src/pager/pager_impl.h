@@ -41,11 +41,23 @@ class PagerImpl : public std::enable_shared_from_this<PagerImpl> {
   const TensorTable& table() const { return catalog_.table(); }
   std::size_t find(std::string_view name);
 
-  // Each returned frame has a reference for the caller, which goes back with drop().
-  Frame* acquire(std::size_t tensor, Wait wait, const Progress& progress);
-  Frame* try_acquire(std::size_t tensor);
-  std::vector<Frame*> acquire_many(std::span<const std::size_t> tensors, Wait wait, const Progress& progress);
-  static void drop(Frame* frame) noexcept;
+  // The caller has a reference to each returned tensor, which goes back with drop().
+  TensorState& acquire(std::size_t tensor, Wait wait, const Progress& progress);
+  TensorState* try_acquire(std::size_t tensor);
+  // A hit without the mutex. Null when that is not possible, or there is no such tensor.
+  TensorState* try_hit(std::size_t tensor) {
+    TensorStates& states = account_.states();
+    if (tensor >= states.size() || !hits_are_plain_.load(std::memory_order_relaxed)) return nullptr;
+    TensorState& state = states[tensor];
+    if (!state.references.try_hit()) return nullptr;
+    states.use(state);
+    statistics_.count_passes(tensor);
+    return &state;
+  }
+  std::vector<TensorState*> acquire_many(std::span<const std::size_t> tensors, Wait wait, const Progress& progress);
+  static void drop(TensorState& state) noexcept {
+    if (!state.references.try_release()) drop_with_mutex(state);
+  }
 
   void prefetch(std::span<const std::size_t> tensors);
   void finish_prefetch(const Progress& progress);
@@ -63,8 +75,9 @@ class PagerImpl : public std::enable_shared_from_this<PagerImpl> {
     return look(account_);
   }
 
-  PagerStats stats() const;
-  PagerStats stats(std::size_t tensor) const;
+  // Takes time for every tensor.
+  PagerStats stats();
+  PagerStats stats(std::size_t tensor);
   void reset_stats();
 
   void before_fork() { mutex_.lock(); }
@@ -73,16 +86,17 @@ class PagerImpl : public std::enable_shared_from_this<PagerImpl> {
  private:
   struct Batch;
 
+  static void drop_with_mutex(TensorState& state) noexcept;
   // Tells the policy, if there is one.
   void note_acquire(std::size_t tensor);
-  Frame* hit(std::size_t tensor);
-  // A reference to a tensor that needs no reading; null otherwise.
-  Frame* acquire_present(std::size_t tensor, Retired& retired);
-  void drop_last(Frame* frame) noexcept;
+  void hit(TensorState& state);
+  // Takes a reference to a tensor that needs no reading. False when it does.
+  bool acquire_present(TensorState& state, Retired& retired);
   // Changes the budget when the available memory has changed, once in a while. Called without the mutex.
   void follow_memory();
   // Steps of acquire_many().
-  std::vector<Frame*> acquire_one_by_one(std::span<const std::size_t> tensors, Wait wait, const Progress& progress);
+  std::vector<TensorState*> acquire_one_by_one(std::span<const std::size_t> tensors, Wait wait,
+                                               const Progress& progress);
   void take_present(Batch& batch, Retired& retired);
   void begin_loads(Batch& batch);
   void wait_for_loads(Lock& lock, Batch& batch, Deadline& deadline, Retired& retired);
@@ -94,6 +108,7 @@ class PagerImpl : public std::enable_shared_from_this<PagerImpl> {
   MemoryAccount account_;
   LoadScheduler loads_;
   std::atomic<bool> follows_memory_;
+  std::atomic<bool> hits_are_plain_;      // no policy wants to know of them, and the pager does not follow the memory
   std::atomic<Clock::rep> next_look_{0};  // when to look at the available memory again
 };
 

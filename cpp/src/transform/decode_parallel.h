@@ -11,11 +11,15 @@
 
 namespace weightstore::transform {
 
-// kernels::decode_as() on up to `threads` threads.
+// kernels::decode_as() on up to `threads` threads. A thread fills at least a huge page at a time: two threads that
+// touch the same new one would both wait until the kernel has cleared it, and clear one more.
 inline void decode_parallel(const kernels::NumberDecoder& decoder, const std::byte* payload, DType to,
                             std::uint64_t first, MutableBytes out, unsigned threads) {
-  const std::uint64_t chunk_numbers = decoder.chunk();
-  const std::size_t chunk_bytes = chunk_numbers * (bits_of(to) / 8);
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  const std::size_t least_bytes = decoder.chunk() * (bits_of(to) / 8);
+  const std::size_t repeats = (kHugePage + least_bytes - 1) / least_bytes;
+  const std::uint64_t chunk_numbers = decoder.chunk() * repeats;
+  const std::size_t chunk_bytes = least_bytes * repeats;
   const bool stream = out.size() >= kernels::kStreamBytes;
   io::parallel_for((out.size() + chunk_bytes - 1) / chunk_bytes, threads_for(out.size(), threads),
                    [&](std::size_t chunk) {

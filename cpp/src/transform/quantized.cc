@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "io/available_memory.h"
@@ -118,16 +119,28 @@ void dequantize(ConstBytes payload, const QuantScheme& scheme, const std::vector
 void quantize(ConstBytes in, const QuantScheme& scheme, const std::vector<std::uint64_t>& shape, MutableBytes out,
               unsigned threads) {
   constexpr std::uint64_t kChunkNumbers = 256u << 10;
+  constexpr std::uint64_t kCachedNumbers = 32u << 10;  // which the second level of a cache has
   kernels::Quantizer quantizer(in, scheme, shape, out);
+  const std::uint64_t size = quantizer.size();
+  const auto for_chunks = [&](std::uint64_t chunk, const auto& work) {
+    io::parallel_for((size + chunk - 1) / chunk, transform::threads_for(in.size(), threads),
+                     [&](std::size_t i) { work(i * chunk, std::min(size, (i + 1) * chunk)); });
+  };
+  // Blocks that fit are measured and encoded at once, so that the numbers come from memory only once.
+  const bool are_small = std::max(quantizer.group(), quantizer.granule()) <= kCachedNumbers;
+  const std::uint64_t part = are_small ? std::lcm(quantizer.group(), quantizer.granule()) : size;
+  if (size != 0 && part <= kCachedNumbers) {
+    const std::uint64_t cached = kCachedNumbers / part * part;
+    for_chunks(kChunkNumbers / part * part, [&](std::uint64_t begin, std::uint64_t end) {
+      for (; begin < end; begin += cached) quantizer.quantize_groups(begin, std::min(end, begin + cached));
+    });
+    return;
+  }
   const std::uint64_t granule = quantizer.granule();
   const std::uint64_t chunk = std::max(kChunkNumbers / granule, std::uint64_t{1}) * granule;
-  const auto for_chunks = [&](const auto& work) {
-    io::parallel_for((quantizer.size() + chunk - 1) / chunk, transform::threads_for(in.size(), threads),
-                     [&](std::size_t i) { work(i * chunk, std::min(quantizer.size(), (i + 1) * chunk)); });
-  };
-  for_chunks([&](std::uint64_t begin, std::uint64_t end) { quantizer.find_peaks(begin, end); });
+  for_chunks(chunk, [&](std::uint64_t begin, std::uint64_t end) { quantizer.find_peaks(begin, end); });
   quantizer.make_scales();
-  for_chunks([&](std::uint64_t begin, std::uint64_t end) { quantizer.encode(begin, end); });
+  for_chunks(chunk, [&](std::uint64_t begin, std::uint64_t end) { quantizer.encode(begin, end); });
 }
 
 std::shared_ptr<ByteProducer> dequantized_bytes(std::shared_ptr<ByteProducer> bytes, const QuantScheme& scheme,

@@ -49,13 +49,18 @@ def as_dtensor(tensor: torch.Tensor) -> DTensor | None:
     return tensor if module is not None and isinstance(tensor, module.DTensor) else None
 
 
+def whole_part(tensor: torch.Tensor) -> Part:
+    """All of a plain tensor."""
+    shape = () if tensor.is_nested else tuple(tensor.shape)  # the shape of a nested tensor is an error of its own
+    return Part(tensor, shape, (0,) * len(shape))
+
+
 def own_part(name: str, tensor: torch.Tensor) -> Part | None:
     """The part of a tensor that this process has: all of a plain tensor. None if the process is not in the mesh of a DTensor.
     Raises InvalidArgument for a DTensor whose values are not final."""
     distributed = as_dtensor(tensor)
     if distributed is None:
-        shape = () if tensor.is_nested else tuple(tensor.shape)  # the shape of a nested tensor is an error of its own
-        return Part(tensor, shape, (0,) * len(shape))
+        return whole_part(tensor)
     import torch
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 

@@ -19,7 +19,9 @@ from .._files.sizes import Size
 from .._torch_library.loading import load as load_library
 from . import arguments, parts
 from .background_call import BackgroundCall
+from .group_saver import Together
 from .parts import Part
+from .ranks import Ranks, ranks_of, together
 from .torch_errors import translated
 
 if TYPE_CHECKING:
@@ -109,6 +111,31 @@ class Saver:
             self._impl = torch.classes.store.Saver(self._shard_index, self._shard_num, workers, self._path)
             self._configure(self._attempt or "")
 
+    @staticmethod
+    def from_process_group(
+        path: str | os.PathLike[str],
+        parallel: int = 8,
+        hashtables: Mapping[str, Any] | None = None,
+        tensors: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]] | None = None,
+        filter_func: Callable[[list[Any]], list[Any]] = lambda x: x,
+        *,
+        group: Any = None,
+        **options: Any,
+    ) -> Saver:
+        """A saver for the ranks of a process group of torch.distributed, the default one if `group` is None. Made, and called, on
+        all ranks. Each rank saves its own tables and its parts of DTensors. All other tensors have the same values on all
+        ranks, and each of them is saved by one rank, so that the ranks write equally many bytes.
+
+        The ranks compare names, types and shapes before anything is written. `save` returns on all ranks when the checkpoint is
+        complete, or raises the same error on all of them, which names the rank that failed.
+
+        options: as for `Saver`, but for `attempt` and `run`, on which the ranks agree.
+        """
+        for name in ("attempt", "run"):
+            if name in options:
+                raise TypeError(f"from_process_group() takes no {name}: the ranks agree on one")
+        return GroupSaver(ranks_of(group), path, parallel, hashtables, tensors, filter_func, options)
+
     def __repr__(self) -> str:
         return (
             f"<Saver {self._path!r}, shard {self._shard_index} of {self._shard_num}, {len(self._hashtables)} tables, "
@@ -121,10 +148,10 @@ class Saver:
         blocks = self._blocks(self._parts)
         BackgroundCall(self._impl, lambda: self._impl.save(blocks.pop()), self._progress).wait()
 
-    def deferred(self) -> Callable[[], None]:
-        """Takes snapshots of the tables, and returns a function that saves them and the tensors, once and on any thread. The caller
-        leaves the tensors as they are until then."""
-        blocks = self._blocks(self._parts)
+    def deferred(self, parts: Mapping[str, Part]) -> Callable[[], None]:
+        """Takes snapshots of the tables, and returns a function that saves them and these parts instead of the saver's tensors, once and
+        on any thread. The caller leaves the parts as they are until then."""
+        blocks = self._blocks(lambda: parts)
 
         def save() -> None:
             with translated():
@@ -259,6 +286,26 @@ class Saver:
                     self._staging[name] = torch.empty(part.values.shape, dtype=part.values.dtype, device="cpu")
                 self._staging[name].copy_(part.values.detach())
         return {name: dataclasses.replace(part, values=self._staging[name]) for name, part in found.items()}
+
+
+class GroupSaver(Together, Saver):
+    """What `Saver.from_process_group` returns."""
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        path: str | os.PathLike[str],
+        parallel: int,
+        hashtables: Mapping[str, Any] | None,
+        tensors: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]] | None,
+        filter_func: Callable[[list[Any]], list[Any]],
+        options: Mapping[str, Any],
+    ) -> None:
+        self._ranks = ranks
+        make = super().__init__
+        together(
+            ranks, lambda: make(ranks.rank, ranks.size, parallel, path, hashtables, tensors, filter_func, **options)
+        )
 
 
 def split_sparse_dense_state_dict(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -163,7 +163,10 @@ def fill(reader: _core.Reader, targets: Iterable[tuple[int, Description, Any]], 
     checked = [_check(number, described, value) for number, described, value in targets]
     meter = Meter(progress, sum(target.nbytes for target in checked))
     straight = [(t.number, t.address, t.nbytes) for t in checked if t.address is not None]
+    # Meanwhile others can give a tensor another storage.
+    storages = [t.value.untyped_storage() for t in checked if t.address is not None and frameworks.is_tensor(t.value)]
     reader.read_many(straight, meter.stage())
+    del storages
     meter.advance(sum(nbytes for _, _, nbytes in straight))
     for target in checked:
         if target.address is not None:

@@ -34,7 +34,7 @@ class Changed(NamedTuple):
 
     dtypes, shapes: of the first and of the second file.
     values: how far the values are apart. None if they were not compared: because that was not asked for, because the tensors
-        have different numbers of elements, or because a type has no numbers (F6).
+        have different numbers of elements, or because a type has no numbers (F6, and types of GGUF that are only carried).
     """
 
     name: str

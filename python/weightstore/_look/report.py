@@ -127,7 +127,7 @@ def _sample(file: File, name: str, row_step: int, column_step: int) -> np.ndarra
 
     handle = file[name]
     try:
-        if handle.scheme is not None:
+        if handle.scheme is not None or handle.dtype in _core.DEQUANTIZABLE:
             return handle.dequantize()[::row_step, ::column_step].numpy()
         part = handle[::row_step, ::column_step]
         if handle.dtype == "BF16":  # numpy alone has no such type

@@ -4,7 +4,7 @@
         found = statistics(file, bins=32)          # of all tensors, on all cores, streamed
         found["layers.0.weight"].mean
 
-A tensor of a type that has no numbers (F6) is in the result as None.
+A tensor of a type that has no numbers (F6, and types of GGUF that are only carried) is in the result as None.
 """
 
 from __future__ import annotations

@@ -20,34 +20,12 @@ Read = Callable[[Collection[int], Mapping[int, list[Any]]], dict[int, Any]]
 numbers of all nodes that are needed, also of those that are no tensors, and returns what it read by the number of the node."""
 
 
-def apply(
-    tree: Tree,
-    plan: Plan,
-    read: Read,
-    path: str,
-    nodes: Collection[int] | None,
-    together: Callable[[Callable[[], None]], Any] = lambda work: work(),
-) -> Decoded:
-    """Fills everything that the plan has, which was checked. Returns what the nodes describe, with the filled tensors.
-
-    Objects that are no modules and no optimizers of torch decide by themselves whether they take a state. They are asked first, with
-    tensors of their own. If one refuses, those before it get their former states back, and its error is raised: nothing has changed.
-    Then the tensors are read into the memory that is there.
-
-    nodes: those that the caller wants; None for all. What the plan needs is added.
-    together: runs something on all ranks of a group, and raises on all of them if it fails on one.
-    """
-    wanted = nodes if nodes is None else {*nodes, *reachable(tree, [*roots_of(plan.in_place), *plan.values], path)}
-    with _taking_back() as before_change:
-        together(lambda: _load_others(tree, plan, read, path, before_change))
-        values = read(range(len(tree.nodes)) if wanted is None else wanted, plan.targets)
-        decoded = Decoded(tree, values.__getitem__, path, wanted)
-        for each in plan.in_place:
-            each.target.load_state_dict(*_arguments(each, decoded))
-    return decoded
+BeforeChange = Callable[[Any], None]
 
 
-def _load_others(tree: Tree, plan: Plan, read: Read, path: str, before_change: Callable[[Any], None]) -> None:
+def load_others(tree: Tree, plan: Plan, read: Read, path: str, before_change: BeforeChange) -> None:
+    """The first phase. Objects that are no modules and no optimizers of torch decide by themselves whether they take a state. They get
+    tensors of their own, and no tensor that is there changes. before_change: of `taking_back`."""
     if not plan.others:
         return
     needed = reachable(tree, roots_of(plan.others), path)
@@ -57,8 +35,21 @@ def _load_others(tree: Tree, plan: Plan, read: Read, path: str, before_change: C
         each.target.load_state_dict(decoded.value(each.encoded))
 
 
+def fill(tree: Tree, plan: Plan, read: Read, path: str, *, everything: bool) -> Decoded:
+    """The second phase: reads into the memory that is there, and gives modules and optimizers their states. Returns what was read; with
+    `everything`, all of the tree."""
+    needed: Collection[int] = range(len(tree.nodes))
+    if not everything:
+        needed = reachable(tree, [*roots_of(plan.in_place), *plan.values], path)
+    values = read(needed, plan.targets)
+    decoded = Decoded(tree, values.__getitem__, path, needed)
+    for each in plan.in_place:
+        each.target.load_state_dict(*_arguments(each, decoded))
+    return decoded
+
+
 @contextmanager
-def _taking_back() -> Iterator[Callable[[Any], None]]:
+def taking_back() -> Iterator[BeforeChange]:
     """The function is called with an object before it changes. If the block raises, all these objects get their states back."""
     kept: list[tuple[Any, Any]] = []
 

@@ -185,17 +185,35 @@ class Plan:
         if groups is None or "state" not in stored:
             self._problems.append(f"'{shown(path)}' is an optimizer, but not in the file")
             return
-        there = optimizer.param_groups
-        if len(groups) != len(there):
+        groups_there = optimizer.param_groups
+        if len(groups) != len(groups_there):
             self._problems.append(
-                f"'{shown(path)}' has {len(there)} groups of parameters, but {len(groups)} in the file"
+                f"'{shown(path)}' has {len(groups_there)} groups of parameters, but {len(groups)} in the file"
             )
-        for index, (group, own) in enumerate(zip(groups, there, strict=False)):
+        for index, (group, own) in enumerate(zip(groups, groups_there, strict=False)):
             count = self._length((self._pairs(self._node(group)) or {}).get("params"))
             if count != len(own["params"]):
                 place = shown((((path, "param_groups"), index), "params"))
                 self._problems.append(f"'{place}' has {len(own['params'])} parameters, but {count} in the file")
-        self._compare_dict(node, optimizer.state_dict(), path, False)
+        there = optimizer.state_dict()
+        self._compare_dict(node, there, path, False)
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        for index, state in (self._pairs(self._node(stored["state"])) or {}).items():
+            if type(index) is int and 0 <= index < len(parameters) and index not in there["state"]:
+                self._spread_state(state, parameters[index], (((path, "state"), index), ""))
+
+    def _spread_state(self, state: Any, parameter: Any, path: Path) -> None:
+        """What the file has for a parameter that is a DTensor becomes DTensors, if it has the shape of the parameter."""
+        if not frameworks.is_distributed(parameter):
+            return
+        for encoded in (self._pairs(self._node(state)) or {}).values():
+            described = self._shown(encoded[1]) if self._node(encoded) is not None else None
+            if described is not None and described[1] == tuple(parameter.shape):
+                torch = sys.modules["torch"]
+                dtype = getattr(torch, described[0].removeprefix("torch."))
+                with torch.no_grad():
+                    target = torch.empty_like(parameter.detach(), dtype=dtype)
+                self._found.append(_Found(encoded[1], target, path, False))
 
     def _compare_table(self, node: list[Any] | None, table: Any, path: Path, name: str) -> None:
         if node is None or node[0] != "table":

@@ -10,7 +10,7 @@ from typing import Any
 from .. import errors
 from .._files.progress import Progress, reporting
 from .._files.source import OpenSource, Verify, open_source
-from .apply import apply
+from .apply import fill, load_others, taking_back
 from .into import Choice, Plan
 from .reading import read_into
 from .stored import stored_tensors
@@ -48,7 +48,9 @@ def load_state(
         def read(nodes: Collection[int], targets: Mapping[int, list[Any]]) -> dict[int, Any]:
             return read_into(source, {number: stored[number] for number in nodes if number in stored}, targets, report)
 
-        return apply(tree, plan, read, name, None).value(tree.root)
+        with taking_back() as before_change:
+            load_others(tree, plan, read, name, before_change)
+            return fill(tree, plan, read, name, everything=True).value(tree.root)
 
 
 def _tree(source: OpenSource, name: str) -> Tree:

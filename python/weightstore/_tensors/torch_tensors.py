@@ -78,9 +78,11 @@ def add_tensor(writer: _core.Writer, name: str, tensor: torch.Tensor, param_id: 
         writer.add_deferred(name, dtype, shape, lambda: cpu_bytes(tensor), param_id)
         return
     item_bytes = tensor.element_size()
+    # The storage too: while the writer writes, others can give the tensor another one.
+    owner = (tensor, tensor.untyped_storage())
     plain = frameworks.plain_memory(tensor)
     if plain is not None:
-        writer.add_memory(name, dtype, shape, plain, tensor.numel() * item_bytes, tensor, param_id)
+        writer.add_memory(name, dtype, shape, plain, tensor.numel() * item_bytes, owner, param_id)
         return
     writer.add_strided(
         name,
@@ -90,7 +92,7 @@ def add_tensor(writer: _core.Writer, name: str, tensor: torch.Tensor, param_id: 
         item_bytes,
         tuple(tensor.shape),
         tuple(stride * item_bytes for stride in tensor.stride()),
-        tensor,
+        owner,
         param_id,
         sign_bytes=item_bytes // 2 if tensor.dtype.is_complex else item_bytes,
         negate=tensor.is_neg(),

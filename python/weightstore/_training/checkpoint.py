@@ -54,6 +54,9 @@ class OpenTree:
             wanted = {name: tables[name] for name in _tables_among(self.tree, nodes) if name in tables}
             if named or wanted:
                 Loader(checkpoint.path, wanted, named, strict=False, verify=checkpoint.verify).load()
+            for number in spread:
+                for other in targets[number][1:] if number in stored else ():
+                    frameworks.copy_into(other, spread[number])
             for number in nodes:
                 if self.tree.nodes[number][0] == "table":
                     values[number] = tables.get(self.tree.nodes[number][1])

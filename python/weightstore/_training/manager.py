@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import errors
-from .._checkpoints.ranks import Alone, ranks_of, together
+from .._checkpoints.ranks import ranks_of, together
 from . import retention, step_files
 from .background import Background
 from .contents import contents_of
@@ -84,9 +84,7 @@ class CheckpointManager:
         self._save_every = save_every
         self._on_busy = on_busy
         self._options = SaveOptions(durable, checksums, parallel, timeout)
-        # What threads in the background tell each other must not come between what the callers do.
         self._ranks = ranks_of(process_group)
-        self._writers = self._ranks if isinstance(self._ranks, Alone) else ranks_of(process_group)
         self._known_metrics: dict[tuple[int, int], dict[str, float]] = {}
         self._closed = False
         self._kept: Any = None
@@ -183,19 +181,21 @@ class CheckpointManager:
             number = step_files.check_step(step)
             checked = step_files.check_metrics(metrics, self._best)
             contents = contents_of(state, self._ranks.rank)
-            return StepSave(self._run, self._ranks, self._writers, self._options, number, checked, contents)
+            return StepSave(self._run, self._ranks, self._options, number, checked, contents)
 
         save = self._prepared(prepare)
         try:
             save.begin(overwrite=overwrite)
             save.take(self._memory() if self._async_save else None)
+            ranks = self._ranks.lend() if self._async_save else self._ranks
         except BaseException:
             save.give_up()
             raise
         if self._async_save:
-            self._background.start(lambda: save.write(self._prune), f"saving step {save.step} into {self._run.path}")
+            what = f"saving step {save.step} into {self._run.path}"
+            self._background.start(lambda: save.write(ranks, self._prune), what)
         else:
-            save.write(self._prune)
+            save.write(ranks, self._prune)
         return True
 
     def _prepared(self, prepare: Any) -> StepSave:

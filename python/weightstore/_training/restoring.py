@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from .. import errors
@@ -14,7 +15,8 @@ from .._files.source import Verify, check_verify
 from .._modules.apply.prefixes import find_renaming
 from .._modules.filter import PathFilter, check_filter
 from .._modules.remap import KeyRemapper
-from .._state.apply import apply
+from .._state.apply import fill, load_others, taking_back
+from .._state.decode import Decoded
 from .._state.into import Choice, Plan, is_object
 from .checkpoint import Checkpoint, OpenTree
 from .contents import PerRank, split, table_name
@@ -105,18 +107,31 @@ class _Restore:
         self._there: dict[str, Any] = {}
 
     def run_it(self) -> Restored:
-        with self._run.reading(self._step) as path, reporting(self._progress) as report:
+        with ExitStack() as stack:
+            path = together(self._ranks, lambda: stack.enter_context(self._run.reading(self._step)))[self._ranks.rank]
+            report = stack.enter_context(reporting(self._progress))
             together(self._ranks, lambda: self._compare(path))
-            for tree, plan, names in self._parts:
-                read = tree.reader(plan.tables, report)
-                decoded = apply(tree.tree, plan, read, path, (), lambda work: together(self._ranks, work))
-                for name in names:
-                    value = self._into[name]
-                    is_kept = (
-                        is_object(value) or self._choice.table(value) is not None or (name, value) == ("rng", True)
-                    )
-                    self._there[name] = value if is_kept else decoded.value(tree.entries[name])
+            before_change = stack.enter_context(taking_back())
+            reads = [tree.reader(plan.tables, report) for tree, plan, _ in self._parts]
+
+            def ask_others() -> None:
+                for (tree, plan, _), read in zip(self._parts, reads, strict=True):
+                    load_others(tree.tree, plan, read, path, before_change)
+
+            def fill_all() -> None:
+                for (tree, plan, names), read in zip(self._parts, reads, strict=True):
+                    self._keep(tree, fill(tree.tree, plan, read, path, everything=False), names)
+
+            together(self._ranks, ask_others)
+            together(self._ranks, fill_all)
         return self._result()
+
+    def _keep(self, tree: OpenTree, decoded: Decoded, names: list[str]) -> None:
+        """What the result has without reading it again."""
+        for name in names:
+            value = self._into[name]
+            stays = is_object(value) or self._choice.table(value) is not None or (name == "rng" and value is True)
+            self._there[name] = value if stays else decoded.value(tree.entries[name])
 
     def _compare(self, path: str) -> None:
         """Opens the step and finds out whether everything fits."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from .._checkpoints import parts
+from .._checkpoints.parts import Part
 from .._checkpoints.ranks import Ranks, together
 from .._checkpoints.saver import Saver
+from .._checkpoints.spread import spread
 from . import step_files
+from .agreement import agree_on_tree
 from .contents import Contents
 from .kept_memory import KeptMemory, as_tensors
 from .locks import FileLock
@@ -24,15 +30,12 @@ class SaveOptions:
 
 
 class StepSave:
-    """One save of one step. `begin`, `take` and `write` follow each other; `give_up` if one of the first two fails.
-
-    writers: the ranks, for `write`, which may be on another thread than other calls."""
+    """One save of one step. `begin`, `take` and `write` follow each other; `give_up` if one of the first two fails."""
 
     def __init__(
         self,
         run: RunDirectory,
         ranks: Ranks,
-        writers: Ranks,
         options: SaveOptions,
         step: int,
         metrics: Mapping[str, float],
@@ -41,7 +44,6 @@ class StepSave:
         self.step = step
         self._run = run
         self._ranks = ranks
-        self._writers = writers
         self._options = options
         self._metrics = metrics
         self._contents = contents
@@ -56,19 +58,24 @@ class StepSave:
 
     def take(self, kept: KeptMemory | None) -> None:
         """Takes what is saved as it is now. kept: copies of the tensors go there; None: the caller does not change them meanwhile."""
-        told = together(self._ranks, lambda: self._take(kept))
-        if self._ranks.rank == 0:
-            self._state = step_files.state_text(self._contents.common, told)
+        contents, ranks = self._contents, self._ranks
+        agree_on_tree(ranks, contents.common)
+        shared = spread(ranks, as_tensors(contents.tensors))
+        told = together(ranks, lambda: self._take(shared, kept), for_first=True)
+        if ranks.rank == 0:
+            self._state = step_files.state_text(contents.common, told)
 
-    def write(self, prune: Callable[[], None]) -> None:
-        """Writes and commits the step; on any thread. prune: called by rank 0 after that, while it has the lock."""
+    def write(self, ranks: Ranks, prune: Callable[[], None]) -> None:
+        """Writes and commits the step; on any thread. ranks: for that thread, and given back by it. prune: called by rank 0 after that,
+        while it has the lock."""
         try:
-            together(self._writers, self._write)
-            together(self._writers, self._commit)
+            together(ranks, self._write)
+            together(ranks, self._commit)
             if self._ranks.rank == 0:
                 prune()
         finally:
             self.give_up()
+            ranks.give_back()
 
     def give_up(self) -> None:
         """Ends the save, and removes what it has written unless it is committed."""
@@ -90,22 +97,28 @@ class StepSave:
         self._staging = self._run.begin(self.step, overwrite=overwrite)
         return self._staging
 
-    def _take(self, kept: KeptMemory | None) -> str:
+    def _take(self, shared: Mapping[str, Part], kept: KeptMemory | None) -> str:
         contents = self._contents
-        tensors = as_tensors({**contents.tensors, **contents.own_tensors})
+        own = as_tensors(contents.own_tensors)
+        found = {**shared, **{name: parts.whole_part(tensor) for name, tensor in own.items()}}
         if kept is not None:
-            tensors = kept.copies(tensors)
+            copies = kept.copies({name: part.values for name, part in found.items()})
+            found = {name: dataclasses.replace(part, values=copies[name]) for name, part in found.items()}
         assert self._staging is not None
+        session = os.path.basename(self._staging).partition("~")[2].partition(".")[0]  # as random as a save needs
         saver = Saver(
-            path=self._staging,
-            parallel=self._options.parallel,
-            hashtables=contents.tables,
-            tensors=tensors,
+            self._ranks.rank,
+            self._ranks.size,
+            self._options.parallel,
+            self._staging,
+            contents.tables,
+            attempt=session,
+            run=session,
             durable=self._options.durable,
             checksums=self._options.checksums,
             timeout=self._options.timeout,
         )
-        self._save = saver.deferred()
+        self._save = saver.deferred(found)
         return contents.own
 
     def _write(self) -> None:

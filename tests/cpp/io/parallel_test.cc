@@ -39,6 +39,19 @@ TEST(workers_have_numbers_below_the_number_of_threads) {
   io::parallel_for(2, 50, [](std::size_t, const io::Worker& worker) { CHECK(worker.number < 2); });
 }
 
+TEST(the_calling_thread_is_the_first_worker_unless_it_watches) {
+  std::atomic<int> calls = 0;
+  const auto is_caller = [caller = std::this_thread::get_id()] { return std::this_thread::get_id() == caller; };
+  io::run_parallel(3, [&](unsigned worker, const io::StopFlag&) {
+    CHECK_EQ(worker == 0, is_caller());
+    ++calls;
+  });
+  CHECK_EQ(calls.load(), 3);
+  const auto other = [&](unsigned, const io::StopFlag&) { CHECK(!is_caller()); };
+  io::run_parallel(2, other, [&] { CHECK(is_caller()); });
+  io::run_parallel(0, [&](unsigned, const io::StopFlag&) { CHECK(false); });
+}
+
 TEST(one_thread_is_the_callers) {
   std::set<std::thread::id> threads;
   io::parallel_for(10, 1, [&](std::size_t) { threads.insert(std::this_thread::get_id()); });

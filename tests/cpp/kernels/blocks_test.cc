@@ -49,12 +49,12 @@ TEST(vector_kernels_give_the_bits_of_portable_ones) {
     const std::vector<std::byte> blocks = random_blocks(dtype, kBlocks);
     const std::size_t numbers = kBlocks * block_of(dtype)->elements;
     std::vector<float> portable(numbers);
-    kernels::portable_decoder(dtype)(blocks.data(), kBlocks, portable.data(), false);
-    // Aligned to 32 bytes or not, with and without the caches.
+    kernels::portable_decoder(dtype)(blocks.data(), kBlocks, portable.data());
+    // Aligned to 32 bytes or not.
     for (std::size_t shift = 0; shift < 8; ++shift) {
       std::vector<float> found(numbers + 16);
       float* out = found.data() + shift;
-      vector(blocks.data(), kBlocks, out, shift % 2 == 0);
+      vector(blocks.data(), kBlocks, out);
       CHECK(same_bits(portable, std::vector<float>(out, out + numbers)));
     }
   }

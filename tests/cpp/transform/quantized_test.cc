@@ -268,6 +268,44 @@ TEST(quantized_on_any_number_of_threads) {
   }
 }
 
+TEST(quantized_by_blocks_of_any_length) {
+  using enum QuantValue;
+  const std::vector<std::uint8_t> blocks[] = {{1},   {8},     {16},   {24},   {32},     {64},
+                                              {192}, {2, 16}, {4, 8}, {6, 1}, {12, 192}};
+  const Shape shape = {12, 7, 24, 192};
+  const std::vector<float> numbers = random_numbers(size_of(shape));
+  for (const BurnRelease release : {BurnRelease::k022, BurnRelease::k023}) {
+    for (const QuantValue value : {kQ8S, kQ4S}) {
+      for (const QuantStore store : {QuantStore::kNative, QuantStore::kPackedU32}) {
+        for (const std::vector<std::uint8_t>& block : blocks) {
+          const QuantScheme scheme = scheme_of(value, store, 0, block, release);
+          const Bytes expected = quantized(numbers, scheme, shape);
+          Bytes found(expected.size(), std::byte{0xAA});
+          quantize(std::as_bytes(std::span(numbers)), scheme, shape, found);
+          CHECK(found == expected);
+        }
+      }
+    }
+  }
+}
+
+TEST(numbers_around_halves) {
+  std::vector<float> numbers = {127};  // so that the scale is 1
+  for (int whole = -127; whole < 127; ++whole) {
+    const float half = static_cast<float>(whole) + 0.5f;
+    for (const float number : {half, std::nextafter(half, -1000.0f), std::nextafter(half, 1000.0f)}) {
+      numbers.push_back(number);
+    }
+  }
+  for (const BurnRelease release : {BurnRelease::k022, BurnRelease::k023}) {
+    const QuantScheme scheme = scheme_of(QuantValue::kQ8S, QuantStore::kNative, 0, {}, release);
+    const Shape shape = {numbers.size()};
+    Bytes found(payload_bytes(scheme, shape));
+    quantize(std::as_bytes(std::span(numbers)), scheme, shape, found);
+    CHECK(found == quantized(numbers, scheme, shape));
+  }
+}
+
 TEST(a_number_that_is_not_finite_is_found_by_any_thread) {
   std::vector<float> numbers = random_numbers(1'500'000);
   numbers[1'400'000] = NAN;

@@ -14,7 +14,7 @@ from support.torch_classes import torch
 
 def test_the_example_in_the_document(tmp_path, monkeypatch):
     page = Path(__file__).parents[3] / "docs" / "saver.md"
-    saving, loading, distributed, by_turns, converting, opening, looking = re.findall(
+    saving, together, loading, distributed, by_turns, converting, opening, looking = re.findall(
         r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
     )
     monkeypatch.chdir(tmp_path)
@@ -37,6 +37,7 @@ def test_the_example_in_the_document(tmp_path, monkeypatch):
     names = shards[0]
     saved = names["dense"]["w"].clone()
     names["dense"]["w"].zero_()
+    exec(compile(together, page.name, "exec"), names)
     exec(compile(loading, page.name, "exec"), names)
     assert torch.equal(names["dense"]["w"], saved)
     assert names["table"].ids().tolist() == [5]  # the other id is in the last third of the buckets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import struct
 
@@ -145,6 +146,9 @@ def test_nested_arrays():
     found = weightstore.open(file([entry("n", VALUE.ARRAY, array(VALUE.ARRAY, 3, b"".join(inner)))])).metadata
     assert found["n"] == [["a", "b"], [5], []]
     assert found.type_of("n") == "ARRAY[ARRAY[STRING]]"
+    for again in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found), copy.copy(found)):
+        assert again == found
+        assert _bytes({}, again) == _bytes({}, found)
 
 
 def test_inspect_shows_metadata(capsys, tmp_path):

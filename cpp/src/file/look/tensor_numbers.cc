@@ -1,8 +1,11 @@
 #include "file/look/tensor_numbers.h"
 
+#include "kernels/blocks/block_numbers.h"
 #include "kernels/decode_as.h"
 #include "kernels/numbers.h"
+#include "kernels/quant_layout.h"
 #include "weightstore/error.h"
+#include "weightstore/kernels.h"
 
 namespace weightstore {
 
@@ -10,14 +13,19 @@ TensorNumbers::TensorNumbers(const Reader& reader, std::size_t tensor, bool as_b
     : reader_(&reader), tensor_(tensor) {
   const TensorInfo info = reader.table()[tensor];
   nbytes_ = info.nbytes();
-  type_ = info.quant != nullptr ? DType::kF32 : kernels::number_type(info.dtype);
+  const bool is_quantized = info.quant != nullptr || can_dequantize(info.dtype);
+  type_ = is_quantized ? DType::kF32 : kernels::number_type(info.dtype);
   if (as_bytes && kernels::number_kind(type_) == kernels::NumberKind::kNone) type_ = DType::kU8;
   has_numbers_ = kernels::number_kind(type_) != kernels::NumberKind::kNone;
   if (!has_numbers_) return;
   view_ = reader.view(tensor);
-  if (info.quant != nullptr) {
+  if (is_quantized) {
     try {
-      quant_ = std::make_shared<kernels::QuantLayout>(*info.quant, info.shape, nbytes_);
+      if (info.quant != nullptr) {
+        quant_ = std::make_shared<kernels::QuantLayout>(*info.quant, info.shape, nbytes_);
+      } else {
+        quant_ = std::make_shared<kernels::BlockNumbers>(info.dtype, nbytes_);
+      }
     } catch (Error& error) {
       throw error.in_tensor(info.name).in_file(reader.table().sources()[info.source]->name());
     }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "kernels/quant_layout.h"
+#include "kernels/number_decoder.h"
 #include "weightstore/byte_producer.h"
 #include "weightstore/reader.h"
 
@@ -39,7 +39,7 @@ class TensorNumbers {
   std::optional<SharedBytes> view_;
   bool is_loaded_ = false;  // view_ is a copy
   std::shared_ptr<ByteProducer> producer_;
-  std::shared_ptr<const kernels::QuantLayout> quant_;
+  std::shared_ptr<const kernels::NumberDecoder> quant_;
   DType type_;
   std::uint64_t nbytes_;
   std::uint64_t size_ = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/scale_codes.h"
 #include "weightstore/error.h"
 #include "weightstore/kernels.h"
 
@@ -32,17 +31,16 @@ BlockNumbers::BlockNumbers(DType dtype, std::uint64_t length)
   }
 }
 
-void BlockNumbers::decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out,
-                          bool stream) const {
+void BlockNumbers::decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out, bool) const {
   while (count > 0) {
     const std::byte* block = payload + first / block_.elements * block_.bytes;
     const auto inside = static_cast<std::size_t>(first % block_.elements);
     std::size_t done = count / block_.elements * block_.elements;
     if (inside == 0 && done != 0) {
-      decode_(block, done / block_.elements, out, stream);
+      decode_(block, done / block_.elements, out);
     } else {  // part of a block
       alignas(32) float numbers[kMostElements];
-      decode_(block, 1, numbers, false);
+      decode_(block, 1, numbers);
       done = std::min<std::size_t>(count, block_.elements - inside);
       std::copy_n(numbers + inside, done, out);
     }
@@ -50,7 +48,6 @@ void BlockNumbers::decode(const std::byte* payload, std::uint64_t first, std::si
     count -= done;
     out += done;
   }
-  if (stream) end_stream();
 }
 
 }  // namespace kernels

@@ -17,7 +17,8 @@ class BlockNumbers final : public NumberDecoder {
   BlockNumbers(DType dtype, std::uint64_t length);
 
   std::uint64_t size() const override { return length_ / block_.bytes * block_.elements; }
-  void decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out, bool stream) const override;
+  // Never bypasses the caches: the kernel has just cleared the pages of a large output, and they are still there.
+  void decode(const std::byte* payload, std::uint64_t first, std::size_t count, float* out, bool) const override;
 
  private:
   DecodeBlocks decode_;

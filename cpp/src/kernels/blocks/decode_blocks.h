@@ -9,9 +9,8 @@
 
 namespace weightstore::kernels {
 
-// Writes the numbers of `count` blocks to `out`. If `stream` is true, the numbers bypass the caches where `out` is
-// aligned to 32 bytes; end_stream() makes them visible to other threads.
-using DecodeBlocks = void (*)(const std::byte* blocks, std::size_t count, float* out, bool stream);
+// Writes the numbers of `count` blocks to `out`.
+using DecodeBlocks = void (*)(const std::byte* blocks, std::size_t count, float* out);
 
 // Null for types that are not dequantized.
 DecodeBlocks portable_decoder(DType dtype);

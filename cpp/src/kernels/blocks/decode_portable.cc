@@ -1,17 +1,7 @@
 #include "kernels/blocks/decode_blocks.h"
-#include "kernels/half.h"
-
-#define WEIGHTSTORE_KERNEL
-
-namespace weightstore::kernels {
-namespace {
-
-float half_to_float(std::uint16_t bits) { return std::bit_cast<float>(widen_f16(bits)); }
-
-}  // namespace
-}  // namespace weightstore::kernels
-
-#include "kernels/blocks/block_codes.h"
+#include "kernels/blocks/portable_codes.h"
+// After the functions that it uses.
+#include "kernels/blocks/block_types.h"
 
 namespace weightstore::kernels {
 namespace {
@@ -20,7 +10,7 @@ template <class Type>
 struct Portable {
   static constexpr int kGroups = Type::kElements / Type::kGroup;
 
-  static void run(const std::byte* blocks, std::size_t count, float* out, bool) {
+  static void run(const std::byte* blocks, std::size_t count, float* out) {
     const auto* block = reinterpret_cast<const std::uint8_t*>(blocks);
     for (; count > 0; --count, block += Type::kBytes, out += Type::kElements) {
       std::int8_t buffer[Type::kElements];

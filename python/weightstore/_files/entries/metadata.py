@@ -55,7 +55,10 @@ class Metadata(Mapping[str, Any]):
         return f"<Metadata of {len(self)} entries>"
 
     def __reduce__(self) -> Any:
-        return _typed_again, (self.typed(),)
+        # As a file without tensors: that also keeps the types of arrays within arrays, of which type_of() names the first.
+        writer = _core.Writer()
+        writer.set_typed_metadata(self._core)
+        return _read_again, (writer.write_bytes("gguf"),)
 
 
 def metadata_of(reader: _core.Reader) -> Mapping[str, Any]:
@@ -74,8 +77,8 @@ def brief(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _typed_again(values: dict[str, GgufValue]) -> Metadata:
-    return Metadata(core_metadata(values))
+def _read_again(file: bytes) -> Mapping[str, Any]:
+    return metadata_of(_core.Reader.open_buffer(file))
 
 
 def core_metadata(metadata: Mapping[str, Any]) -> _core.TypedMetadata:
