@@ -51,8 +51,8 @@ std::vector<std::uint32_t> write_boxes_of(const std::vector<py::object>& files, 
   for (const py::object& file : files) paths.push_back(to_path(file));
   std::vector<NewBox> boxes;
   boxes.reserve(given.size());
-  for (const auto& [name, file, begin, item_bytes, shape, first, size, address, strides, signs, negate, conjugate, range] :
-       given) {
+  for (const auto& [name, file, begin, item_bytes, shape, first, size, address, strides, signs, negate, conjugate,
+                    range] : given) {
     NewBox box{name, file, begin, {item_bytes, shape, first, size}, {}};
     box.values.data = reinterpret_cast<const std::byte*>(address);
     box.values.item_bytes = item_bytes;

@@ -117,9 +117,9 @@ class RankWriter:
         for file in files:
             _core.create_file(self._path(file.name), file.size)
         targets = []
-        for item, (number, begin) in zip(items, places, strict=True):
-            size = chunk_of(item)[2]
-            targets.append(_Target(number, begin, size, (0,) * len(size)))
+        for item, (number, at) in zip(items, places, strict=True):
+            shape = chunk_of(item)[2]
+            targets.append(_Target(number, at, shape, (0,) * len(shape)))
         remainders = self._write_boxes([file.name for file in files], items, targets)
         by_file: list[dict[str, int]] = [{} for _ in files]
         results = []

@@ -10,6 +10,7 @@
 #include "every_fault.h"
 #include "faulty_file_ops.h"
 #include "file/boxes/box.h"
+#include "file/boxes/box_file.h"
 #include "file/boxes/box_reader.h"
 #include "file/boxes/box_writer.h"
 #include "file/boxes/boxed_tensors.h"
@@ -125,7 +126,7 @@ TEST(boxes_make_the_file_and_its_checksum) {
   std::mt19937 random(2);
   for (const Numbers& shape : kShapes) {
     const std::string tensor = pattern(4 * product(shape), 3);
-    for (const bool durable : {false, true}) {
+    for (const bool direct : {false, true}) {
       const std::string begin = pattern(13, 4);
       create_box_file(dir / "f", begin.size() + tensor.size(), io::system_file_ops());
       std::uint32_t sum = 0;
@@ -133,7 +134,7 @@ TEST(boxes_make_the_file_and_its_checksum) {
         const std::string bytes = bytes_of(box, tensor);
         const NewBox given{"t", 0, begin.size(), box, row_major(box, bytes)};
         const std::filesystem::path path = dir / "f";
-        const auto remainders = write_boxes({&path, 1}, {&given, 1}, {durable, true, 2, {}}, io::system_file_ops());
+        const auto remainders = write_boxes({&path, 1}, {&given, 1}, {direct, true, 2, {}}, io::system_file_ops());
         CHECK_EQ(remainders.size(), 1u);
         sum ^= remainders[0];
       }
@@ -172,7 +173,11 @@ TEST(every_failing_call_is_reported) {
   for (const int error : {EIO, ENOSPC, EINTR, faulty::kShort}) {
     create_box_file(path, tensor.size(), io::system_file_ops());
     const std::uint64_t faults = faulty::for_every_fault(
-        error, [&](io::FileOps& ops) { write_boxes({&path, 1}, {&given, 1}, {true, true, 1, {}}, ops); },
+        error,
+        [&](io::FileOps& ops) {
+          write_boxes({&path, 1}, {&given, 1}, {true, true, 1, {}}, ops);
+          sync_files({&path, 1}, ops);
+        },
         [&](bool succeeded) {
           if (!succeeded) return;
           const std::string found = read_file(path);

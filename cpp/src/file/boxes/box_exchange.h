@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "io/parallel.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore {
@@ -55,8 +55,8 @@ class BoxExchange {
   // Waits until the slot of a block is free for it. Empty if `stop` was set meanwhile. Throws Error(kIo) when another
   // member has failed or ended, and when nothing happens for the time of the timeout.
   MutableBytes enter(std::uint64_t block, const io::StopFlag& stop);
-  // This rank has copied `bytes` of a block of `size` bytes. True if that completes it: then the caller writes the block
-  // and calls leave().
+  // This rank has copied `bytes` of a block of `size` bytes. True if that completes it: then the caller writes the
+  // block and calls leave().
   bool add(std::uint64_t block, std::uint64_t bytes, std::uint64_t size);
   void leave(std::uint64_t block);
 

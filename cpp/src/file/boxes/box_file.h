@@ -32,6 +32,7 @@ class BoxFile {
   // `bytes` lie in their page of memory as they do in their block of the file. The two ends that are no whole blocks go
   // through the page cache.
   void write_direct(std::uint64_t offset, ConstBytes bytes);
+
  private:
   io::FileOps& ops_;
   const std::string path_;

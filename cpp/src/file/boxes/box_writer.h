@@ -5,8 +5,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,8 +45,8 @@ void create_box_file(const std::filesystem::path& path, std::uint64_t size, io::
 //
 // Returns, for each box, the remainder of its tensor's bytes with zeros in place of what the box does not have
 // (base/crc32c_parts.h); empty without `checksums`. The remainder of a block that ranks write together is in the result
-// of the rank that wrote it. Throws Error(kIo) with the file and the tensor, and Error(kInvalidArgument) before anything
-// is written.
+// of the rank that wrote it. Throws Error(kIo) with the file and the tensor, and Error(kInvalidArgument) before
+// anything is written.
 std::vector<std::uint32_t> write_boxes(std::span<const std::filesystem::path> files, std::span<const NewBox> boxes,
                                        const BoxWriteOptions& options, io::FileOps& ops);
 

@@ -26,8 +26,7 @@ std::vector<SharedUnit> shared_units(std::span<const PlannedBox> boxes) {
   return units;
 }
 
-std::uint64_t copy_runs(const SharedUnit& unit, const PlannedBox& planned, MutableBytes block,
-                               BoxScratch& scratch) {
+std::uint64_t copy_runs(const SharedUnit& unit, const PlannedBox& planned, MutableBytes block, BoxScratch& scratch) {
   const BoxRuns& runs = planned.runs;
   const auto begin_of = [&](std::uint64_t run) { return std::max(runs.offset_of(run), unit.begin); };
   const auto end_of = [&](std::uint64_t run) { return std::min(runs.offset_of(run) + runs.run_bytes(), unit.end); };

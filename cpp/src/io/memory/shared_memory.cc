@@ -1,4 +1,4 @@
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 
 #include <linux/futex.h>
 #include <poll.h>
@@ -23,7 +23,8 @@ SharedMemory::~SharedMemory() { ::munmap(address_, size_); }
 
 void wait_while_equal(std::atomic<std::uint32_t>& word, std::uint32_t value, std::chrono::milliseconds timeout) {
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(word) == sizeof(std::uint32_t));
-  const timespec time{static_cast<time_t>(timeout.count() / 1000), static_cast<long>(timeout.count() % 1000 * 1'000'000)};
+  const timespec time{static_cast<time_t>(timeout.count() / 1000),
+                      static_cast<long>(timeout.count() % 1000 * 1'000'000)};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
 }
 
