@@ -55,7 +55,7 @@ interop: $(VENV)/.installed $(INTEROP_ENVIRONMENTS:%=$(INTEROP)/%/.ready)
 	$(BIN)/python tests/interop/run_reference_tests.py $(INTEROP)/safetensors-0.8.0.tar.gz
 	$(BIN)/python tests/interop/run_clients.py $(INTEROP)
 
-# Kills a training loop at random moments, and looks at what each kill left.
+# Kills a training loop at random moments, and looks at what each kill left. `make test` does it 15 times.
 soak: $(VENV)/.installed $(VENV)/.test
 	$(BIN)/python tests/support/killed_runs.py 300
 
