@@ -22,8 +22,8 @@
 #include <span>
 #include <vector>
 
-#include "io/parallel.h"
 #include "io/memory/shared_memory.h"
+#include "io/parallel.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore {
