@@ -22,6 +22,8 @@ from weightstore import _core
 from weightstore._dcp import exchange, sharing
 from weightstore.dcp import StorageWriter
 
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+
 ROWS, COLUMNS = 3000, 2050  # 25 MB: more blocks than two ranks have slots
 
 
