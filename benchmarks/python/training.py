@@ -86,7 +86,7 @@ def saves(run: Run, folder: Path, rounds: int) -> dict[str, list[float]]:
     for number in range(rounds):
         for name, work in contestants.items():
             os.sync()
-            times.setdefault(name, []).append(seconds(lambda work=work: work(number)))
+            times.setdefault(name, []).append(seconds(lambda work=work, number=number: work(number)))
     if peer is not None:
         peer.close()
     return times
@@ -121,7 +121,10 @@ def stalls(run: Run, folder: Path, rounds: int) -> dict[str, list[float]]:
         for _ in range(2 * rounds):
             shutil.rmtree(folder / "peer", ignore_errors=True)
             futures: list[Any] = []
-            note("torch_checkpointing", lambda: futures.append(peer.save(str(folder / "peer"), run.dicts())))
+            note(
+                "torch_checkpointing",
+                lambda futures=futures: futures.append(peer.save(str(folder / "peer"), run.dicts())),
+            )
             futures[0].result()
         del times["torch_checkpointing"][:rounds]
         peer.close()

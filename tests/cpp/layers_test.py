@@ -34,7 +34,7 @@ OUTSIDE = {
     "src/io/locks/liveness.cc": "reads the boot id in /proc",
     "src/io/huge_buffer.cc": "maps memory, not files",
     "src/io/recycled_memory.cc": "advises about memory, not files",
-    "src/io/shared_memory.cc": "maps memory that processes share",
+    "src/io/memory/shared_memory.cc": "maps memory that processes share",
 }
 CALLS = re.compile(
     r"(?<!\w)::(?:open|openat|creat|close|dup\d?|fcntl|read|write|p?readv?|p?writev?|l?stat|fstat|fstatat|f?statvfs|access|"

@@ -35,10 +35,10 @@ struct NamedEntry {
 };
 
 // A file as a raw source. The first one is read. The second one is mapped: with PagerOptions::zero_copy, tensors are
-// views of the mapping, and eviction gives their pages back to the system. Otherwise a pager copies tensors smaller than
-// 64 KiB out of the mapping, which takes half as long as to read them, and reads larger ones. No other program may
-// shorten a mapped file: a process that touches a page which is gone is killed. Both keep the file open, and go on with it
-// when another file of the same name replaces it. Throw Error(kIo).
+// views of the mapping, and eviction gives their pages back to the system. Otherwise a pager copies tensors smaller
+// than 64 KiB out of the mapping, which takes half as long as to read them, and reads larger ones. No other program may
+// shorten a mapped file: a process that touches a page which is gone is killed. Both keep the file open, and go on with
+// it when another file of the same name replaces it. Throw Error(kIo).
 std::shared_ptr<const ByteSource> raw_file(const std::filesystem::path& path);
 std::shared_ptr<const ByteSource> raw_mapped_file(const std::filesystem::path& path);
 

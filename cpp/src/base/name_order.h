@@ -77,9 +77,9 @@ class NameSorter {
 // Whether the bytes of name(0) to name(count - 1) are in order.
 template <class NameOf>
 bool are_in_order(std::size_t count, const NameOf& name) {
+  const auto text = [&](std::size_t i) { return std::string_view(name(static_cast<std::uint32_t>(i))); };
   for (std::size_t i = 1; i < count; ++i) {
-    if (std::string_view(name(static_cast<std::uint32_t>(i))) < std::string_view(name(static_cast<std::uint32_t>(i - 1))))
-      return false;
+    if (text(i) < text(i - 1)) return false;
   }
   return true;
 }

@@ -41,8 +41,8 @@ class MemoryWrite {
   }
 
  private:
-  // Each thread takes a window of the memory at a time, and does all that is to be done in it. Windows begin at multiples
-  // of kWindowBytes in the address space: a huge page that two threads share costs both of them.
+  // Each thread takes a window of the memory at a time, and does all that is to be done in it. Windows begin at
+  // multiples of kWindowBytes in the address space: a huge page that two threads share costs both of them.
   void copy_resident() {
     resident_.reserve(layout_.placements.size());
     for (const Layout::Placement& placement : layout_.placements) resident_.push_back(bytes_of(placement));

@@ -8,15 +8,12 @@
 #include <cstdint>
 #include <new>
 
+#include "base/provide_pages.h"
+
 namespace weightstore::io {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kPage = 4096;
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14; an older kernel refuses it, and pages come one by one
-#endif
 
 constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
 
@@ -24,13 +21,7 @@ constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n
 // touch than everything before it.
 std::size_t huge_length(std::size_t size) {
   const std::size_t huge = round_up(size, kHugePage);
-  return huge - size <= size / 8 ? huge : round_up(size, kPage);
-}
-
-// All pages of a range in one call. Returns whether the kernel could; else they come one by one as they are written to.
-bool populate(std::uintptr_t begin, std::uintptr_t end) {
-  begin &= ~(kPage - 1);
-  return ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_POPULATE_WRITE) == 0;
+  return huge - size <= size / 8 ? huge : round_up(size, kPageBytes);
 }
 
 // Processor time of the calling thread.
@@ -42,8 +33,8 @@ PageCosts::Time time_used() {
 
 // Makes the pages of a range that are not there yet small ones.
 void refuse_huge(std::uintptr_t begin, std::uintptr_t end) {
-  begin &= ~(kPage - 1);
-  ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPage), MADV_NOHUGEPAGE);
+  begin &= ~(kPageBytes - 1);
+  ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPageBytes), MADV_NOHUGEPAGE);
 }
 
 struct Unmap {
@@ -53,7 +44,9 @@ struct Unmap {
 
 }  // namespace
 
-std::size_t mapped_bytes(std::size_t size) { return size >= kHugePage ? huge_length(size) : round_up(size, kPage); }
+std::size_t mapped_bytes(std::size_t size) {
+  return size >= kHugePage ? huge_length(size) : round_up(size, kPageBytes);
+}
 
 SharedMutableBytes allocate_bulk(std::size_t size) {
   if (size == 0) return {};
@@ -99,14 +92,14 @@ void FreshPages::touch(MutableBytes part) {
     if (begin == end) return;
     if (known_.empty()) refuse_huge(begin, end);
   }
-  populate(begin, end);
+  provide_pages(begin, end);
 }
 
 // What lies in one huge page.
 void FreshPages::touch_one(std::uintptr_t begin, std::uintptr_t end) {
   const auto before = time_used();
   // If the kernel has no huge page, this provides the small ones in its place.
-  if (!populate(begin, end)) *reinterpret_cast<volatile std::byte*>(begin) = std::byte{0};
+  if (!provide_pages(begin, end)) *reinterpret_cast<volatile std::byte*>(begin) = std::byte{0};
   if (!costs_.add(time_used() - before)) return;
   for (const MutableBytes memory : known_) {
     const auto address = reinterpret_cast<std::uintptr_t>(memory.data());

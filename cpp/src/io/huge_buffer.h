@@ -35,8 +35,8 @@ class FreshPages {
   // told once for all of it: each such call waits for all touches that are going on. `known` outlives this object.
   explicit FreshPages(std::span<const MutableBytes> known = {}) : known_(known) {}
 
-  // Nobody has written to `part` yet. Quickest when no other thread touches the same huge page meanwhile. Its neighbours in the same huge page may have been written. If `known` is not
-  // empty, `part` lies in it.
+  // Nobody has written to `part` yet. Quickest when no other thread touches the same huge page meanwhile. Its
+  // neighbours in the same huge page may have been written. If `known` is not empty, `part` lies in it.
   void touch(MutableBytes part);
 
  private:

@@ -7,8 +7,8 @@
 namespace weightstore::io {
 
 // Decides whether huge pages are worth what they cost. Each quick one saves the difference to the small pages that it
-// replaces, and each slow one takes from what was saved. Huge pages cost too much once the slow ones took kMostLost more
-// than small pages would have; that does not change again. Thread-safe.
+// replaces, and each slow one takes from what was saved. Huge pages cost too much once the slow ones took kMostLost
+// more than small pages would have; that does not change again. Thread-safe.
 class PageCosts {
  public:
   using Time = std::chrono::nanoseconds;

@@ -92,10 +92,13 @@ def _sparkline(histogram: tuple[int, ...]) -> str:
 
 
 def _show_one(file: File, arguments: argparse.Namespace) -> int:
+    from .. import _core
+
     name, key = _parse(file, arguments.name)
     whole = file[name]
     bins = _BINS if arguments.histogram else 0
-    handle: Any = whole if whole.scheme is None else whole.dequantize()
+    is_quantized = whole.scheme is not None or whole.dtype in _core.DEQUANTIZABLE
+    handle: Any = whole.dequantize() if is_quantized else whole
     if key is not None:
         handle = handle[key]
     with bar(arguments.progress, "reading") as report:
@@ -178,6 +181,8 @@ def _values(handle: Any) -> Any:
     numbers."""
     from .. import _core
 
+    if handle.dtype in _core.BLOCKS:
+        return None
     if not handle.shape:
         numbers = _core.numbers_of(handle.dtype, handle.bytes())
         return None if numbers is None else _scalar(numbers)

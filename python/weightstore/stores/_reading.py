@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
@@ -337,7 +336,6 @@ class ReadingStore(Builder):
             code, tensor = "not_found", str(result.missing[0])
             text = "parameters are missing from the file; the module was left as it was (allow_partial(True) loads the others"
             text += "; a filter does not make them optional, filter_missing(True) does)" if self._filter else ")"
-            text += _about_experts(result)
         elif result.unused and not self._allow_unused:
             code, tensor = "validation", result.unused[0]
             text = "no parameter takes these tensors of the file; the module was left as it was (allow_unused(True) loads the others)"
@@ -352,14 +350,3 @@ class ReadingStore(Builder):
     def __repr__(self) -> str:
         where = "in memory" if self._path is None else repr(self._path)
         return f"<{type(self).__name__} {where}>"
-
-
-def _about_experts(result: ApplyResult) -> str:
-    """What to do if the file has one tensor for each expert, and the module one for all of them."""
-    joined = any(str(name).endswith((".experts.gate_up_proj", ".experts.down_proj")) for name in result.missing)
-    if not joined or not any(re.search(r"\.experts\.\d+\.", name) for name in result.unused):
-        return ""
-    return (
-        ". The file has the tensors of each expert by themselves, as transformers 5 saves them, and the module has them joined: load "
-        "the model with from_pretrained() once, and write a file with the names of the module by weightstore.save_into(model, path)"
-    )

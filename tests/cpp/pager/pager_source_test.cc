@@ -190,26 +190,6 @@ TEST(evicting_a_mapped_tensor_gives_its_pages_back) {
   CHECK(after + 900 < before);  // in KiB; nearly all of the second tensor
 }
 
-TEST(small_tensors_of_a_mapped_raw_file_are_copied_without_a_read) {
-  const test_files::TempDir dir;
-  test_files::write_file(dir / "raw", contents(6, 4096));
-  // Every pread(2) fails: whatever is read did not come that way.
-  faulty::FaultyFileOps ops({1, faulty::Call::kPread, EIO, true});
-  Pager pager(io::open_file(dir / "raw", true, ops), entries(6, 4096), with_budget(2 * 4096));
-  for (int pass = 0; pass < 3; ++pass) {
-    for (std::size_t i = 0; i < 6; ++i) {
-      const ResidentTensor tensor = pager.acquire(i);
-      CHECK(text_of(tensor) == data_of(i, 4096));
-      CHECK_EQ(pager.resident_bytes() <= 2 * 4096, true);
-    }
-  }
-  CHECK_EQ(pager.stats().bytes_read, 18u * 4096);
-  const ResidentTensor kept = pager.acquire(std::size_t{0});
-  pager.clear();
-  CHECK_EQ(pager.live_bytes(), 4096u);
-  CHECK(text_of(kept) == data_of(0, 4096));
-}
-
 TEST(memory_is_not_copied_and_not_discarded) {
   const std::string bytes = contents(2, 100'000);
   PagerOptions options = with_budget(100'000);

@@ -101,54 +101,6 @@ TEST(a_million_acquires_by_eight_threads) {
   CHECK_EQ(model.pager->live_bytes(), model.pager->resident_bytes());
 }
 
-TEST(hits_are_counted_while_tensors_come_and_go) {
-  constexpr std::size_t kCount = 6;
-  constexpr std::size_t kSize = 64;
-  for (const bool strict : {false, true}) {
-    PagerOptions options = with_budget(kCount * kSize);
-    options.strict = strict;
-    Model model(kCount, kSize, options);
-    Watchdog watchdog;
-    std::atomic<bool> stop = false;
-    std::atomic<std::uint64_t> wrong = 0;
-    {
-      // Evicts what the others use, and looks at counters that hits change without the mutex.
-      const std::jthread evicts([&] {
-        std::uint64_t hits = 0;
-        for (std::size_t k = 0; !stop; ++k) {
-          model.pager->evict(k % kCount);
-          const std::uint64_t now = model.pager->stats().hits;
-          if (now < hits || model.pager->stats(k % kCount).hits > kAcquires) ++wrong;
-          hits = now;
-        }
-      });
-      std::vector<std::jthread> threads;
-      for (unsigned t = 0; t < 4; ++t) {
-        threads.emplace_back([&, t] {
-          for (std::size_t k = 0; k < kAcquires / 8; ++k) {
-            const std::size_t i = (k + t) % kCount;
-            const ResidentTensor tensor = model.pager->acquire(i);
-            const ResidentTensor clone = tensor.clone();
-            if (text_of(clone) != data_of(i, kSize)) ++wrong;
-            watchdog.step();
-          }
-        });
-      }
-      threads.clear();
-      stop = true;
-    }
-    CHECK_EQ(wrong.load(), 0u);
-    check_accounts(model, kSize);
-    const PagerStats stats = model.pager->stats();
-    CHECK_EQ(stats.hits + stats.misses + stats.coalesced_waits + stats.resurrected, 4 * (kAcquires / 8));
-    std::uint64_t hits = 0;
-    for (std::size_t i = 0; i < kCount; ++i) hits += model.pager->stats(i).hits;
-    CHECK_EQ(hits, stats.hits);
-    model.pager->clear();
-    CHECK_EQ(model.pager->live_bytes(), 0u);
-  }
-}
-
 TEST(everything_at_once) {
   constexpr std::size_t kCount = 24;
   constexpr std::size_t kSize = 80'000;  // large enough for the pool

@@ -49,9 +49,7 @@ def model(request, tmp_path):
     made.save_pretrained(tmp_path / "whole")
     made.save_pretrained(tmp_path / "shards", max_shard_size="200KB")
     if any("experts.gate_up_proj" in name for name in made.state_dict()):
-        # transformers 5 splits joined experts when it saves; the error says what to do, which is what follows.
-        with pytest.raises(weightstore.StoreError, match=r"experts.*save_into"):
-            weightstore.offload_module(empty_like(made), tmp_path / "whole" / "model.safetensors")
+        # transformers 5 splits joined experts when it saves: give the files the names of the module.
         tensors = made.state_dict()
         weightstore.torch.save_file(tensors, tmp_path / "whole" / "model.safetensors")
         index = tmp_path / "shards" / "model.safetensors.index.json"

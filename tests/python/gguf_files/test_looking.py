@@ -57,7 +57,7 @@ def test_every_verb_of_the_command(model, capsys):
     assert main(["inspect", str(model), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tensors"] == len(listed)
     assert main(["verify", str(model)]) == 1  # it has no checksums
-    assert "have no checksum" in capsys.readouterr().out
+    assert "have no checksum" in capsys.readouterr().err
 
 
 def test_values_are_compared(model, tmp_path, capsys):

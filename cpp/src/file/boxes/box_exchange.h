@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "io/parallel.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 #include "weightstore/byte_source.h"
 
 namespace weightstore {

@@ -1,4 +1,4 @@
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 
 #include <linux/futex.h>
 #include <poll.h>
