@@ -52,6 +52,7 @@ class ExchangePlan:
         self._places = places
         self._machines: dict[tuple[str, int, int], Machine] = {}
         self._narrow: dict[tuple[Numbers, Numbers, int], bool] = {}
+        self._added: set[tuple[int, str, Numbers]] = set()  # rank, name and begin of the boxes of `boxes`
 
     def add(self, rank: int, name: str, shape: Numbers, begin: Numbers, size: Numbers, item_bytes: int) -> None:
         place = self._places[rank]
@@ -64,6 +65,7 @@ class ExchangePlan:
         if narrow:
             machine = self._machines.setdefault((place.host, place.namespace, place.user), Machine())
             machine.boxes.setdefault(name, []).append((rank, begin, size))
+            self._added.add((rank, name, begin))
 
     def finish(self, tensors: Mapping[str, tuple[int, Numbers, int]]) -> None:
         """tensors: in the order of the files: where each begins in its file, its shape, and the size of its elements."""
@@ -83,6 +85,10 @@ class ExchangePlan:
                 known = [(rank, self._places[rank]) for rank in sorted(members)]
                 memory = (known[0][1].process, known[0][1].memory)
                 machine.exchange = Exchange(memory, tuple((rank, place.process) for rank, place in known), blocks)
+
+    def has(self, rank: int, name: str, begin: Numbers) -> bool:
+        """Whether a box may be in an exchange. Others, which are one run, are written by the rank that has them."""
+        return (rank, name, begin) in self._added
 
     def of(self, rank: int) -> tuple[Exchange | None, Mapping[str, Range]]:
         place = self._places[rank]

@@ -121,6 +121,7 @@ def _of_rank(
         if place is None:
             places.append(None)
         else:
-            places.append(ItemPlace(numbers.setdefault(place[0], len(numbers)), place[1], ranges.get(name)))
+            shared = ranges.get(name) if exchanges.has(rank, name, chunk_of(item)[1]) else None
+            places.append(ItemPlace(numbers.setdefault(place[0], len(numbers)), place[1], shared))
     files = tuple(layout.files[number].name for number in numbers)
     return RankPlan(staging, rank, files, tuple(places), exchange, syncs)

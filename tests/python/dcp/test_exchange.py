@@ -22,6 +22,8 @@ from weightstore import _core
 from weightstore._dcp import exchange, sharing
 from weightstore.dcp import StorageWriter
 
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+
 ROWS, COLUMNS = 3000, 2050  # 25 MB: more blocks than two ranks have slots
 
 
@@ -145,6 +147,17 @@ def test_ranks_of_a_machine_write_their_rows_together() -> None:
 )
 def test_what_is_not_written_together(places: Any, boxes: Any) -> None:
     assert plan(places, boxes).of(0) == (None, {})
+
+
+def test_a_box_that_is_one_run_is_written_by_its_rank() -> None:
+    """Three rows on a mesh of 2 x 2: the last row is one run for each of two ranks, and in no exchange."""
+    made = exchange.ExchangePlan([place("a", rank + 1) for rank in range(4)])
+    boxes = [((0, 0), (2, 5)), ((0, 5), (2, 4)), ((2, 0), (1, 5)), ((2, 5), (1, 4))]
+    for rank, (begin, size) in enumerate(boxes):
+        made.add(rank, "short", (3, 9), begin, size, 4)
+    made.finish({"short": (0, (3, 9), 4)})
+    assert made.of(0)[1] == {"short": (0, 0, 72)}
+    assert [made.has(rank, "short", begin) for rank, (begin, _) in enumerate(boxes)] == [True, True, False, False]
 
 
 def test_memory_of_an_exchange_is_bounded() -> None:
