@@ -18,7 +18,6 @@
 #include "base/checked.h"
 #include "base/name_hash.h"
 #include "base/name_order.h"
-#include "base/provide_pages.h"
 #include "weightstore/error.h"
 #include "weightstore/tensor.h"
 
@@ -217,8 +216,6 @@ void TensorTable::require_room(std::string_view name, std::size_t rank) const {
 void TensorTable::add(const Row& tensor) {
   require_room(tensor.name, tensor.shape.size());
   const std::uint32_t kind = add_kind(tensor);
-  provide_ahead(records_, 1);
-  provide_ahead(names_, tensor.name.size() + kMaxLeb128 + sizeof(std::uint64_t));
   records_.push_back({tensor.begin, add_name(tensor.name, tensor.param_id), kind});
 }
 

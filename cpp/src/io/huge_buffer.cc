@@ -8,12 +8,15 @@
 #include <cstdint>
 #include <new>
 
-#include "base/provide_pages.h"
-
 namespace weightstore::io {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kPageBytes = 4096;
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14; an older kernel refuses it, and pages come one by one
+#endif
 
 constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
 
@@ -22,6 +25,13 @@ constexpr std::size_t round_up(std::size_t n, std::size_t alignment) { return (n
 std::size_t huge_length(std::size_t size) {
   const std::size_t huge = round_up(size, kHugePage);
   return huge - size <= size / 8 ? huge : round_up(size, kPageBytes);
+}
+
+// Asks the kernel for all pages of some memory in one call, which takes half the time of as many page faults. Returns
+// whether the kernel could; else pages come one by one as they are written to.
+bool provide_pages(std::uintptr_t begin, std::uintptr_t end) {
+  begin &= ~(kPageBytes - 1);
+  return ::madvise(reinterpret_cast<void*>(begin), round_up(end - begin, kPageBytes), MADV_POPULATE_WRITE) == 0;
 }
 
 // Processor time of the calling thread.
